@@ -1,0 +1,1 @@
+"""One module per measurement: ``measure(settings, *, device, seed, track)`` returns named tensors."""
