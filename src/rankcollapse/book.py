@@ -1,0 +1,160 @@
+"""Binds the figure book: one Markdown source from catalogue, tables and verdicts; pandoc makes HTML and, by typst, PDF."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import nbformat
+import pandas as pd
+import pypandoc
+import typst
+
+from rankcollapse.catalogue import Catalogue, Claim, Figure, load_catalogue
+from rankcollapse.places import Places
+from rankcollapse.store import Provenance, read_provenance
+from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Verdict
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class BookError(RuntimeError):
+    """A book that cannot be bound; the message says which tool refused what."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What the page of one figure is made from."""
+
+    id: str
+    figure: Figure
+    asked: str  # the notebook's prose before its first picture
+    follows: str  # and after it
+    agreement: list[dict[str, Any]]
+    verdicts: list[Verdict]
+    origins: list[Provenance]
+
+
+def bind(results: Path, *, label: str, log: Path, root: Path = Path()) -> None:
+    """Write ``figure-book.md``, ``index.html`` and ``figure-book.pdf`` into the results' book folder.
+
+    Raises ``BookError`` when pandoc or typst refuse the source.
+    """
+    places, catalogue = Places(results), load_catalogue(root)
+    chapters = [_chapter(name, figure, places) for name, figure in catalogue.figures.items()]
+    verdicts = {name: _verdict(name, claim, catalogue, chapters) for name, claim in catalogue.claims.items()}
+    agreement = [row for chapter in chapters for row in chapter.agreement]
+    pd.DataFrame(agreement).to_csv(places.agreements(), index=False)
+    source = _render(label=label, chapters=chapters, claims=catalogue.claims, verdicts=verdicts, agreement=agreement)
+    places.book("").mkdir(parents=True, exist_ok=True)
+    places.book("figure-book.md").write_text(source, encoding="utf-8")
+    _html(source, places.book("index.html"))
+    _pdf(source, places.book("figure-book.pdf"), results)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(f"{len(chapters)} figures, {len(verdicts)} claims -> {places.book('')}\n", encoding="utf-8")
+
+
+def _chapter(name: str, figure: Figure, places: Places) -> Chapter:
+    asked, follows = _prose(places.notebook(name))
+    table = pd.read_csv(places.agreement(name))
+    return Chapter(
+        id=name,
+        figure=figure,
+        asked=asked,
+        follows=follows,
+        agreement=table.to_dict("records"),
+        verdicts=[Verdict.load(places.verdict(claim)) for claim in figure.claims],
+        origins=[read_provenance(places.tensors(measurement)) for measurement in figure.measurements],
+    )
+
+
+def _prose(notebook: Path) -> tuple[str, str]:
+    """Return a notebook's Markdown up to the code, and after it: what is asked and how; what follows."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    texts = [re.sub(r"\A# .*\n?", "", text) for text in texts]  # the title is the catalogue's
+    sections = "\n\n".join(texts).split("## What follows", 1)
+    return sections[0].strip(), sections[1].strip() if len(sections) == 2 else ""
+
+
+def _verdict(name: str, claim: Claim, catalogue: Catalogue, chapters: list[Chapter]) -> Verdict:
+    """Return the verdict its figure gave, or "not run" for a claim that no figure of the catalogue judges."""
+    given = (verdict for chapter in chapters for verdict in chapter.verdicts if verdict.id == name)
+    none = Verdict(name, NOT_RUN, "no figure of the catalogue judges it", claim.rule, {}, None, {})
+    return next(given, none)
+
+
+def _render(**context: Any) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": _number,
+        "cell": _cell,
+        "badge": _badge,
+        "measured": _measured,
+        "json": json.dumps,
+    }
+    counts = {
+        kind: sum(v.verdict == kind for v in context["verdicts"].values())
+        for kind in (HOLDS, CONDITION, FALSE, NOT_RUN)
+    }
+    return environment.get_template("book.md.j2").render(counts=counts, **context)
+
+
+def _number(value: Any, digits: int = 4) -> str:
+    """Write a number with four significant digits, lists up to six entries, everything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float | list):
+        return "" if value is None else str(value)
+    if isinstance(value, list):
+        shown = ", ".join(_number(item, digits) for item in value[:6])
+        return f"[{shown}{', …' if len(value) > 6 else ''}]"
+    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def _measured(measured: dict[str, Any]) -> str:
+    return "; ".join(f"`{name}` = {_number(value)}" for name, value in measured.items())
+
+
+def _cell(text: str) -> str:
+    """Make text fit for a cell of a pipe table."""
+    return " ".join(str(text).split()).replace("|", r"\|")
+
+
+def _badge(verdict: str) -> str:
+    return f"[{verdict}]{{.verdict .{verdict.split()[0]}{'-condition' if verdict == CONDITION else ''}}}"
+
+
+def _pandoc(source: str, to: str, output: Path, *arguments: str) -> None:
+    filters = [f"--lua-filter={TEMPLATES / 'verdict.lua'}"]
+    try:
+        pypandoc.convert_text(
+            source, to, format="markdown", outputfile=str(output), extra_args=["--standalone", *filters, *arguments]
+        )
+    except RuntimeError as error:
+        raise BookError(f"{output}: pandoc: {' '.join(str(error).split())}") from None
+
+
+def _html(source: str, output: Path) -> None:
+    arguments = (
+        f"--template={TEMPLATES / 'book.html'}",
+        "--toc",
+        "--toc-depth=1",
+        "--mathml",
+        "--default-image-extension=svg",
+    )
+    _pandoc(source, "html5", output, *arguments)
+
+
+def _pdf(source: str, output: Path, results: Path) -> None:
+    typ = output.with_suffix(".typ")
+    _pandoc(source, "typst", typ, f"--template={TEMPLATES / 'book.typ'}", "--toc", "--default-image-extension=pdf")
+    try:
+        typst.compile(str(typ), output=str(output), root=str(results))
+    except RuntimeError as error:
+        raise BookError(f"{output}: typst: {' '.join(str(error).split())}") from None

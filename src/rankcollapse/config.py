@@ -1,0 +1,54 @@
+"""The configuration of a run, checked before any job starts. Torch-free: the workflow imports it at every start."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import Field
+
+from rankcollapse import settings as s
+from rankcollapse.validation import validate
+
+
+@s.settings
+class Measurements:
+    """The settings of every measurement."""
+
+    san_depth: s.SanDepth
+    attention_step: s.AttentionStep
+    encoder_depth: s.EncoderDepth
+    roberta_attention: s.RobertaAttention
+    markov_depth: s.MarkovDepth
+    gaussian_spectrum: s.GaussianSpectrum
+
+
+@s.settings
+class Config:
+    """Everything a user may set; ``config/README.md`` explains each key."""
+
+    label: str  # what the book calls these sizes
+    results: Annotated[str, Field(min_length=1)]  # the folder for everything that is made
+    seed: Annotated[int, Field(ge=0)]
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")]
+    threads: s.Size  # of one measurement; fixed, so that results do not depend on --cores
+    measurements: Measurements
+
+
+def check_config(raw: Mapping[str, Any]) -> Config:
+    """Return the validated configuration; ``ConfigError`` names every offending key, its value and what is allowed."""
+    return validate(Config, raw, "config")
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """Return a settings dataclass as sorted plain scalars and lists, fit for a rule's params and for JSON."""
+    return {name: _plain(getattr(settings, name)) for name in sorted(field.name for field in fields(settings))}
+
+
+def input_files(settings: Any) -> list[str]:
+    """Return the files that a settings dataclass names: the values of its ``File`` fields."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    return [getattr(settings, name) for name, hint in hints.items() if hint == s.File]
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,142 @@
+"""What the workflow's rules ask: checked settings, input files, criteria, and what to say at the end.
+
+Everything here runs at every start of snakemake, before any job, so it imports neither torch nor numpy.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rankcollapse.catalogue import Catalogue, load_catalogue
+from rankcollapse.config import Config, Measurements, check_config, input_files, plain
+from rankcollapse.imports import package_imports
+from rankcollapse.places import Places, check_writable
+from rankcollapse.validation import ConfigError, allowed
+
+PACKAGE = Path(__file__).parent
+MEASUREMENTS = tuple(field.name for field in fields(Measurements))
+
+# Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
+WITHOUT_NUMBERS = ("settings.py", "progress.py", "validation.py")
+
+
+def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Places]:
+    """Check everything a user wrote, or end with one line a mistake; set aside tensor files that cannot be read."""
+    try:
+        config, catalogue = check_config(raw), load_catalogue()
+        _check_measurements(catalogue)
+        places = Places(Path(config.results))
+        if workflow.is_main_process:
+            check_writable(places.results)
+            _check_inputs(config)
+            _set_aside_damaged(places)
+    except ConfigError as error:
+        sys.exit(str(error))
+    return config, catalogue, places
+
+
+def check_targets(workflow: Any) -> None:
+    """End with one line when a target is neither a file nor a rule."""
+    known = sorted(rule.name for rule in workflow.rules)
+    for target in workflow.dag_settings.targets if workflow.dag_settings else ():
+        if "/" not in target and "." not in target and target not in known:
+            sys.exit(f"target {target!r}: no such figure; {allowed(target, known)}")
+
+
+def measurement_settings(config: Config, name: str) -> dict[str, Any]:
+    """Return a measurement's own slice of the configuration, and nothing else of it."""
+    return plain(getattr(config.measurements, name))
+
+
+def measurement_data(config: Config, name: str) -> list[str]:
+    """Return the data files a measurement reads: those its settings name."""
+    return input_files(getattr(config.measurements, name))
+
+
+def measurement_code(name: str) -> list[str]:
+    """Return the modules whose change makes a measurement run again."""
+    return _code(PACKAGE / "measurements" / f"{name}.py")
+
+
+def notebook_code(figure: str) -> list[str]:
+    """Return the modules whose change makes a figure be drawn again."""
+    return [*_code(Path("notebooks") / f"{figure}.py"), _short(PACKAGE / "house.mplstyle")]
+
+
+def book_code() -> list[str]:
+    """Return the modules and templates whose change makes the book be bound again."""
+    return [*_code(PACKAGE / "book.py"), *map(_short, sorted((PACKAGE / "templates").iterdir()))]
+
+
+def criteria(catalogue: Catalogue, figure: str) -> list[str]:
+    """Return the criteria of a figure's claims as plain strings: a changed criterion judges again."""
+    return [f"{name}: {catalogue.claims[name].rule}" for name in catalogue.figures[figure].claims]
+
+
+def figure_files(catalogue: Catalogue, places: Places) -> list[Path]:
+    """Return every file that the figures leave behind."""
+    return [path for name, entry in catalogue.figures.items() for path in places.of_figure(name, entry.claims)]
+
+
+def tensor_files(catalogue: Catalogue, places: Places) -> list[Path]:
+    """Return the tensors of every measurement some figure reads."""
+    names = sorted({name for entry in catalogue.figures.values() for name in entry.measurements})
+    return [places.tensors(name) for name in names]
+
+
+def clear_failures(places: Places) -> None:
+    """Forget the failures of an earlier run."""
+    for path in places.failures().glob("*.txt"):
+        path.unlink()
+
+
+def report_failures(places: Places) -> None:
+    """Say last, one line each, what failed and where to read about it."""
+    for path in sorted(places.failures().glob("*.txt")):
+        print(path.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
+
+
+def report(places: Places) -> None:
+    """Say where the book lies and how to see the verdicts."""
+    print(f"Book: {places.book('index.html')} and {places.book('figure-book.pdf')}")
+    print(f"Verdicts: python -m rankcollapse {places.results}")
+
+
+def _code(entry: Path) -> list[str]:
+    return [_short(path) for path in package_imports(entry, PACKAGE) if path.name not in WITHOUT_NUMBERS]
+
+
+def _short(path: Path) -> str:
+    """Return a path relative to the checkout, so that moving the checkout measures nothing again."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _check_measurements(catalogue: Catalogue) -> None:
+    for figure, entry in catalogue.figures.items():
+        for name in entry.measurements:
+            if name not in MEASUREMENTS:
+                raise ConfigError(f"config/figures.yaml: {figure}: measurement {name!r}: {allowed(name, MEASUREMENTS)}")
+
+
+def _check_inputs(config: Config) -> None:
+    for name in MEASUREMENTS:
+        for path in measurement_data(config, name):
+            if not Path(path).is_file():
+                raise ConfigError(f"config: measurements.{name} names {path!r}: no such file; allowed: a text file")
+
+
+def _set_aside_damaged(places: Places) -> None:
+    files = [path for path in map(places.tensors, MEASUREMENTS) if path.is_file()]
+    if not files:
+        return
+    from rankcollapse.store import StoreError, read
+
+    for path in files:
+        try:
+            read(path)
+        except StoreError as error:
+            aside = path.with_suffix(".damaged")
+            path.replace(aside)
+            print(f"{error}; kept as {aside}, to be measured again", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Closed forms, one module per paper."""
