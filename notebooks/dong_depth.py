@@ -127,18 +127,26 @@ for color, kind in enumerate(KINDS):
     page.record("slope of one layer", by_run, kind=kind, run=range(len(by_run)), norm=middle)
 axes.legend(loc="center right")
 
-gains, first = np.array(settings["gains"]), san["gain/first_below"][:, mean]
+gains, first = np.array(settings["gains"]), san["gain/first_below"]
 axes = panel("first layer below $10^{-16}$", xlabel="gain of $W_QW_K^\\top$", ylabel="layer", xscale="log")
 never = settings["layers"] + 1
 for color, init in enumerate(inits):
-    shown = np.where(first[color] < 0, never, first[color])
-    axes.plot(gains, shown.mean(-1), marker="o", color=f"C{color}", label=init, alpha=0.8)
-    page.record("first layer below double precision", first[color], init=init, gain=gains, run=range(first.shape[-1]))
+    for row, (kind, style) in enumerate(zip(settings["inputs"], ("-", (0, (1, 1))), strict=False)):
+        reached = np.where(first[color, row] < 0, never, first[color, row]).mean(-1)
+        axes.plot(gains, reached, color=f"C{color}", linestyle=style, marker=".", label=init if not row else None)
+        page.record(
+            "first layer below double precision, none as -1",
+            first[color, row],
+            init=init,
+            input=kind,
+            gain=gains,
+            run=range(first.shape[-1]),
+        )
 limits = page.catalogue.claims["S07"].limits
 axes.axhspan(limits["first"], limits["last"], color="0.9", zorder=0)
 axes.set_yticks([*range(2, never, 2), never], [*map(str, range(2, never, 2)), "never"])
 axes.legend(loc="upper left")
-note(axes, "grey: as claimed", "lower right")
+note(axes, "grey: as claimed; dots: tokens without a shared mean", "lower right")
 
 # %% [markdown]
 # **Masks, frozen attention, MLPs, skips.**
@@ -215,10 +223,10 @@ page.judge(
     "S06",
     order_low=order[small].min(),
     order_high=order[small].max(),
-    gains_without_collapse=[gain for gain, row in zip(gains, (first < 0).any((0, 2)), strict=True) if row],
+    gains_without_collapse=[gain for gain, row in zip(gains, (first < 0).any((0, 1, 3)), strict=True) if row],
     masked_slope=slope[2:].mean(),
 )
-page.judge("S07", inits=inits, first_layers=standard, first_layers_by_gain=first.mean((0, 2)))
+page.judge("S07", inits=inits, first_layers=standard, first_layers_by_gain=first.mean((0, 1, 3)))
 page.judge(
     "S08",
     log10_residual_last=relative[..., -1].max(),

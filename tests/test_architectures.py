@@ -1,4 +1,5 @@
 import pytest
+
 from rankcollapse.architectures import check_architecture, positions, read_architecture
 from rankcollapse.validation import ConfigError
 

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 import torch
 from pydantic import ValidationError
+
 from rankcollapse import encoders
 from rankcollapse.measurements import encoder_depth
 from rankcollapse.settings import EncoderDepth

@@ -41,6 +41,6 @@ def check_architecture(path: str | Path, name: str, *, tokens: int, heads: int =
     most = positions(keys)
     if most is not None and tokens > most:
         raise ConfigError(f"{path}: {name} has positions for {most} tokens, {tokens} asked for")
-    has = keys.get("num_attention_heads", keys.get("n_head"))
+    has = keys["num_attention_heads"] if "num_attention_heads" in keys else keys["n_head"]
     if heads > has:
         raise ConfigError(f"{path}: {name} has {has} heads, head {heads - 1} (counted from 0) asked for")

@@ -99,8 +99,8 @@ def leading_residual(
 ) -> Float[Tensor, "*batch tokens width"]:
     """R' to leading order, Pi sum_h E_h (diag p_h - p_h p_h^T) R W_VO,h.
 
-    About p_h = softmax(r_h) the relative error is of order ||R||^2, whatever r is. About p = 1/n (Dong et al. 2021) it is
-    so only where r = 0; else p differs from 1/n by order ||R|| ||x||, and so does R'.
+    About p_h = softmax(r_h) the relative error is of order ||R||^2, whatever r is. About p = 1/n (Dong et al. 2021) it
+    is so only where r = 0; else p differs from 1/n by order ||R|| ||x||, and so does R'.
     """
     p = weights.unsqueeze(-2)
     expanded = logits.pairwise * p

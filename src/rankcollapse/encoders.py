@@ -7,9 +7,7 @@ transformers; the variants are those of Dong, Cordonnier & Loukas (2021), sectio
 import copy
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +17,7 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.albert.modeling_albert import AlbertAttention, eager_attention_forward
+from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
 from rankcollapse.architectures import read_architecture
 
@@ -90,8 +89,8 @@ def variant(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
     """Return ``encoder`` as a variant of Dong et al.: a copy that shares its weights; ``encoder`` stays as it was.
 
     In all four variants the layer norm behind the attention stays. Without attention skip a block's attention
-    output is LN(Attn(X) W_O + b_O) and not LN(X + Attn(X) W_O + b_O). Without MLP the feed-forward part, its skip and its
-    layer norm are dropped, except in ALBERT: there its two linear maps become identities, which leaves
+    output is LN(Attn(X) W_O + b_O) and not LN(X + Attn(X) W_O + b_O). Without MLP the feed-forward part, its skip and
+    its layer norm are dropped, except in ALBERT: there its two linear maps become identities, which leaves
     LN(phi(Y) + Y), phi the activation, as in the released notebook. Raises ``ValueError`` for a variant or an
     architecture that is not known, naming those that are.
     """
@@ -128,8 +127,8 @@ def attention_weights(
 ) -> list[Float[Tensor, "text head token token"]]:
     """Return the attention matrices of layers 1..L.
 
-    Raises ``RuntimeError`` when their number or shape is wrong or a row does not sum to 1 within 1e-5 (float32 sums of up
-    to a few thousand entries are good to about 1e-6): a fused attention kernel silently returns none.
+    Raises ``RuntimeError`` when their number or shape is wrong or a row does not sum to 1 within 1e-5 (float32 sums of
+    up to a few thousand entries are good to about 1e-6): a fused attention kernel silently returns none.
     """
     output = encoder(input_ids=ids, output_attentions=True, **_no_memory(encoder))
     weights = [layer for layer in output.attentions or () if layer is not None]
@@ -185,21 +184,32 @@ def _bert_without_mlp(block: Any) -> None:
     block.intermediate, block.output = nn.Identity(), FirstInput()
 
 
+class AlbertAttentionWithoutSkip(AlbertAttention):
+    """ALBERT's attention, whose skip is inside its forward pass, without that skip."""
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return LN(Attn(X) W_O + b_O) and the attention weights."""
+        split = (*hidden_states.shape[:-1], self.num_attention_heads, self.attention_head_size)
+        q, k, v = (linear(hidden_states).view(split).transpose(1, 2) for linear in (self.query, self.key, self.value))
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        dropout = self.attention_dropout.p if self.training else 0.0
+        heads, weights = attend(self, q, k, v, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs)
+        projected = self.output_dropout(self.dense(heads.reshape(hidden_states.shape)))
+        return self.LayerNorm(projected), weights
+
+
+class XLNetAttentionWithoutSkip(XLNetRelativeAttention):
+    """XLNet's attention, told to leave its skip out."""
+
+    def post_attention(self, h: Tensor, attn_vec: Tensor, residual: bool = False) -> Tensor:
+        """Return LN(Attn(X) W_O)."""
+        return super().post_attention(h, attn_vec, residual=False)
+
+
 def _albert_without_skip(block: Any) -> None:
-    block.attention.forward = MethodType(_albert_attention, block.attention)
-
-
-def _albert_attention(
-    self: AlbertAttention, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
-    """ALBERT's attention layer, whose skip is inside its forward pass, without that skip."""
-    split = (*hidden_states.shape[:-1], self.num_attention_heads, self.attention_head_size)
-    q, k, v = (linear(hidden_states).view(split).transpose(1, 2) for linear in (self.query, self.key, self.value))
-    attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
-    dropout = self.attention_dropout.p if self.training else 0.0
-    heads, weights = attend(self, q, k, v, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs)
-    projected = self.output_dropout(self.dense(heads.reshape(hidden_states.shape)))
-    return self.LayerNorm(projected), weights
+    block.attention.__class__ = AlbertAttentionWithoutSkip  # of a copy: same weights, settings and hooks
 
 
 def _albert_without_mlp(block: Any) -> None:
@@ -207,7 +217,7 @@ def _albert_without_mlp(block: Any) -> None:
 
 
 def _xlnet_without_skip(block: Any) -> None:
-    block.rel_attn.post_attention = partial(block.rel_attn.post_attention, residual=False)
+    block.rel_attn.__class__ = XLNetAttentionWithoutSkip
 
 
 def _xlnet_without_mlp(block: Any) -> None:

@@ -4,6 +4,7 @@ import logging
 import sys
 import tempfile
 from pathlib import Path
+from typing import TextIO
 
 import jupytext
 import papermill
@@ -73,8 +74,8 @@ def _sockets_in(folder: Path) -> Config:
     return config
 
 
-def _log_to(file: object) -> None:
+def _log_to(file: TextIO) -> None:
     logger = logging.getLogger("papermill")
-    logger.handlers = [logging.StreamHandler(file)]  # type: ignore[arg-type]
+    logger.handlers = [logging.StreamHandler(file)]
     logger.setLevel(logging.INFO)
     logger.propagate = False

@@ -5,21 +5,21 @@ Everything here runs at every start of snakemake, before any job, so it imports 
 
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from rankcollapse.catalogue import Catalogue, load_catalogue
 from rankcollapse.config import Config, Measurements, check_config, input_files, plain
 from rankcollapse.imports import package_imports
+from rankcollapse.inputs import check_inputs
 from rankcollapse.places import Places, check_writable
 from rankcollapse.validation import ConfigError, allowed
 
 PACKAGE = Path(__file__).parent
-MEASUREMENTS = tuple(field.name for field in fields(Measurements))
+MEASUREMENTS = tuple(get_type_hints(Measurements))
 
 # Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
-WITHOUT_NUMBERS = ("settings.py", "progress.py", "validation.py")
+WITHOUT_NUMBERS = ("settings.py", "progress.py", "validation.py", "config.py")
 
 
 def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Places]:
@@ -30,7 +30,7 @@ def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Pla
         places = Places(Path(config.results))
         if workflow.is_main_process:
             check_writable(places.results)
-            _check_inputs(config)
+            check_inputs(config.measurements)
             _set_aside_damaged(places)
     except ConfigError as error:
         sys.exit(str(error))
@@ -118,13 +118,6 @@ def _check_measurements(catalogue: Catalogue) -> None:
         for name in entry.measurements:
             if name not in MEASUREMENTS:
                 raise ConfigError(f"config/figures.yaml: {figure}: measurement {name!r}: {allowed(name, MEASUREMENTS)}")
-
-
-def _check_inputs(config: Config) -> None:
-    for name in MEASUREMENTS:
-        for path in measurement_data(config, name):
-            if not Path(path).is_file():
-                raise ConfigError(f"config: measurements.{name} names {path!r}: no such file; allowed: a text file")
 
 
 def _set_aside_damaged(places: Places) -> None:

@@ -36,10 +36,8 @@ def run(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(f"{name} on {devices.describe(where)}, seed {seed}: {dict(raw)}\n", encoding="utf-8")
     started, clock = datetime.now(UTC), time.perf_counter()
-    with torch.no_grad():
-        tensors: dict[str, Tensor] = module.measure(
-            settings, device=where, seed=seed, track=progress.on_terminal_and_in(log)
-        )
+    track = progress.on_terminal_and_in(log)
+    tensors: dict[str, Tensor] = module.measure(settings, device=where, seed=seed, track=track)
     provenance = store.Provenance(
         measurement=name,
         settings=dict(raw),

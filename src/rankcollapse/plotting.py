@@ -14,11 +14,23 @@ STYLE = Path(__file__).with_name("house.mplstyle")
 WIDTH = 6.85  # inches, the text width of the book: what is 7 points here is 7 points on its page
 
 # Published curves and spectra: black, thin, open markers; never anything else, and nothing of ours looks like it.
-PUBLISHED_CURVE = {"color": "black", "linewidth": 0.6, "marker": "o", "markersize": 3.2, "markerfacecolor": "white"}
+PUBLISHED_CURVE: dict[str, Any] = {
+    "color": "black",
+    "linewidth": 0.6,
+    "marker": "o",
+    "markersize": 3.2,
+    "markerfacecolor": "white",
+}
 PUBLISHED_CURVE |= {"markeredgewidth": 0.6, "zorder": 5}
-PUBLISHED_POINTS = {"s": 7, "facecolors": "none", "edgecolors": "black", "linewidths": 0.35, "zorder": 5}
+PUBLISHED_POINTS: dict[str, Any] = {
+    "s": 7,
+    "facecolors": "none",
+    "edgecolors": "black",
+    "linewidths": 0.35,
+    "zorder": 5,
+}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-THEORY = {"color": "0.35", "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 1}
+THEORY: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 1}
 
 
 def new_figure(height: float) -> Figure:
@@ -69,7 +81,13 @@ def broken_plane(picture: Figure, place: SubplotSpec, radius: float) -> tuple[Ax
     outlier.set(xlim=(1 - radius / 5, 1 + radius / 5), xticks=[1])
     outlier.tick_params(left=False, labelleft=False)
     outlier.spines["left"].set_visible(False)
-    slash = {"marker": [(-1, -1.6), (1, 1.6)], "markersize": 5, "linestyle": "none", "color": "k", "clip_on": False}
+    slash: dict[str, Any] = {
+        "marker": [(-1, -1.6), (1, 1.6)],
+        "markersize": 5,
+        "linestyle": "none",
+        "color": "k",
+        "clip_on": False,
+    }
     bulk.plot([1], [0], transform=bulk.transAxes, **slash)
     outlier.plot([0], [0], transform=outlier.transAxes, **slash)
     return bulk, outlier

@@ -50,9 +50,9 @@ class SanDepth:
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.width % self.heads:
-            raise ValueError(f"san_depth.heads: {self.heads} does not divide width {self.width}")
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
         if self.ladder_bottom >= self.ladder_top:
-            raise ValueError(f"san_depth.ladder_bottom: {self.ladder_bottom} is not below ladder_top {self.ladder_top}")
+            raise ValueError(f"ladder_bottom: {self.ladder_bottom} is not below ladder_top {self.ladder_top}")
         return self
 
 
@@ -165,7 +165,7 @@ class EncoderDepth:
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.texts % self.inits:
-            raise ValueError(f"encoder_depth.texts: {self.texts}; must be a multiple of inits = {self.inits}")
+            raise ValueError(f"texts: {self.texts}; must be a multiple of inits = {self.inits}")
         return self
 
 

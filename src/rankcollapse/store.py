@@ -83,7 +83,7 @@ def read(path: Path) -> Measurement:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}  # noqa: SIM118, not a dict
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, OSError) as error:
         raise StoreError(f"{path}: truncated or not a safetensors file ({error})") from None
     if metadata.get("layout") != LAYOUT:

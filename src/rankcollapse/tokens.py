@@ -93,7 +93,7 @@ def pieces(text: str, family: Family) -> list[int]:
 def token_ids(path: str | Path, length: int, family: Family) -> list[int]:
     """Return exactly ``length`` token ids of the text in ``path``, cut at its end, special tokens included.
 
-    ``roberta`` and ``bert`` put a start and an end token around the cut text (two of the ``length``); ``gpt2`` has none.
+    ``roberta`` and ``bert`` put a start and an end token around the cut text, two of the ``length``; ``gpt2`` none.
     Raises ``TextError``: no such file, not UTF-8, or too short, with the tokens it has and the tokens needed.
     """
     return _framed(pieces(_read(path), family), length, family, str(path))

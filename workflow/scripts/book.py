@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rankcollapse import book, failures
 
-job = snakemake  # noqa: F821, put here by the workflow
+job = snakemake  # put here by the workflow
 log = Path(job.log[0])
 with failures.noted("book", Path(job.params.results), log):
     book.bind(Path(job.params.results), label=job.params.label, log=log)

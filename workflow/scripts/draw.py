@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rankcollapse import executing, failures
 
-job = snakemake  # noqa: F821, put here by the workflow
+job = snakemake  # put here by the workflow
 log = Path(job.log[0])
 with failures.noted(job.params.figure, Path(job.params.results), log):
     executing.run(

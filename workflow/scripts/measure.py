@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rankcollapse import failures, measuring
 
-job = snakemake  # noqa: F821, put here by the workflow
+job = snakemake  # put here by the workflow
 log = Path(job.log[0])
 with failures.noted(job.wildcards.measurement, Path(job.params.results), log):
     measuring.run(

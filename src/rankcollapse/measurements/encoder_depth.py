@@ -1,6 +1,7 @@
 """How much of the hidden states is residual, layer by layer, in encoders at random initialisation.
 
-Dong, Cordonnier & Loukas (2021), the plots of BERT, ALBERT and XLNet whole and without skip or MLP, initialisation only.
+Dong, Cordonnier & Loukas (2021), the plots of BERT, ALBERT and XLNet whole and without skip or MLP: the
+initialisation half.
 """
 
 from itertools import product

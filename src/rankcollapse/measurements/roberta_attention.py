@@ -30,8 +30,8 @@ def measure(settings: RobertaAttention, *, device: torch.device, seed: int, trac
     - ``gram/<source>/<T>`` [token, token]: float32, X_0 X_0^T of run 0.
     - ``token_repeats/<source>/<T>`` [token]: int64, first position that holds the same token.
     - ``eigenvalues_re/<source>/<T>``, ``eigenvalues_im/<source>/<T>`` [run, T]: float64, by descending modulus.
-    - ``diagonal/<mean|min|max>``, ``off_diagonal/<mean|std|min|q01|median|q99|max>`` [source, length, run]: float64, the
-      entries of X_0 X_0^T on and off its diagonal.
+    - ``diagonal/<mean|min|max>``, ``off_diagonal/<mean|std|min|q01|median|q99|max>`` [source, length, run]: float64,
+      the entries of X_0 X_0^T on and off its diagonal.
     - ``stable_rank`` [source, length, run]: float64, ||S||_F^2 / ||S||_2^2 of S = X_0 X_0^T.
     - ``top_eigenvalue``, ``bulk_radius`` [source, length, run]: float64, |lambda_1| and |lambda_2| of the attention.
 
@@ -76,7 +76,7 @@ def token_inputs(
 
     Raises ``TextError`` when the text is too short or the published table lacks a length, naming those it has.
     """
-    found = {}
+    found: dict[tuple[str, int], Tensor] = {}
     for source, length in product(settings.sources, settings.lengths):
         if source == "text":
             found[source, length] = torch.tensor(token_ids(settings.text, length, "roberta"))
