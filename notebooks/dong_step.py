@@ -27,7 +27,7 @@ results = "results"
 import numpy as np
 
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, new_figure, note, ours, title
+from rankcollapse.plotting import THEORY, Panels, new_figure, note, ours
 
 page = Page(figure, results)
 step, san = page["attention_step"], page["san_depth"]
@@ -35,16 +35,7 @@ settings = step.provenance.settings
 sizes = [f"{tokens}, {width}" for tokens, width in settings["shapes"]]
 tokens = np.array(settings["shapes"])[:, 0]
 picture = new_figure(7.6)
-panels = iter(zip(picture.subplots(3, 3).ravel(), LETTERS, strict=False))
-
-
-def panel(text, **labels):
-    """The next panel with its letter, heading and axis labels."""
-    axes, letter = next(panels)
-    title(axes, letter, text)
-    axes.set(**labels)
-    return axes
-
+panel = Panels(picture.subplots(3, 3))
 
 # %% [markdown]
 # **Averages.** A row-stochastic matrix never widens the range of a coordinate or the diameter. The Frobenius norm of the residual is another matter: it counts how many
@@ -54,7 +45,7 @@ def panel(text, **labels):
 SPREADS = ["diameter", "range", "frobenius"]
 MAPS = ["P", "P and values"]
 ratio = step["spread/ratio"].reshape(2, 3, -1)
-axes = panel("spread after / before", yscale="log", ylabel="ratio")
+axes = panel("spread after / before", yscale="log", ylabel="ratio", ylim=(1e-4, 50))
 for color, name in enumerate(MAPS):
     for place, spread in enumerate(SPREADS):
         x = place + 0.3 * color - 0.15 + np.linspace(-0.1, 0.1, ratio.shape[-1])
@@ -131,11 +122,18 @@ axes.legend(loc="lower right")
 
 residual = san["depth/log_norm"][..., :-1] / np.log(10)
 mean = san.provenance.settings["inputs"].index("mean")
-axes = panel("logits against the residual", xlabel=r"$\log_{10}\|R\|_F$", ylabel=r"$\log_{10}$ largest logit")
+axes = panel(
+    "logits by residual", xlabel=r"$\log_{10}\|R\|_F$, thousands", ylabel=r"$\log_{10}$ largest logit, thousands"
+)
 for name, key in ((r"all, with $\mathbf{1}r^\top$", "spread"), (r"$E$ alone", "quadratic")):
     logits = san[f"depth/log10_logit_{key}"]
     axes.plot(
-        residual[0, mean].T, logits[0, mean].T, "o-", color=f"C{int(key == 'quadratic')}", markersize=2, linewidth=0.6
+        residual[0, mean].T / 1e3,
+        logits[0, mean].T / 1e3,
+        "o-",
+        color=f"C{int(key == 'quadratic')}",
+        markersize=2,
+        linewidth=0.6,
     )
     axes.plot([], [], "o-", color=f"C{int(key == 'quadratic')}", label=name)
     page.record(f"log10 logit, {key}", logits[0, mean], run=range(logits.shape[2]), layer=range(logits.shape[-1]))
@@ -158,6 +156,7 @@ for color, size in enumerate(settings["mean_sizes"]):
     axes.plot([], [], color=f"C{color}", label=f"mean token of size {size:g}")
     page.record("largest cubic ratio", highest, mean=size, size=sizes, norm=norm)
 axes.axhline(0.5, **THEORY)
+axes.set_ylim(1e-7, 2)
 axes.legend(loc="lower left")
 note(axes, "dashed: ½, proved")
 
@@ -175,10 +174,10 @@ for row, (expansion, style) in enumerate((("p = softmax(r)", "-"), ("p = 1/n", (
         values = np.maximum(error[row, color], 1e-17)
         axes.plot(norm, values, color=f"C{color}", linestyle=style, label=f"{expansion}, mean {size:g}")
         page.record("largest error of the leading order", error[row, color], expansion=expansion, mean=size, norm=norm)
-axes.legend(loc="upper left", fontsize=5)
+axes.legend(loc="lower right", fontsize=5)
 
 logit = step["cubic/logit"]
-axes = panel("the ratio at its worst", xscale="log", xlabel="logit u", ylabel="ratio", ylim=(0, 0.55))
+axes = panel("the ratio at its worst", xscale="log", xlabel="logit u", ylabel="ratio", ylim=(0, 0.55), xlim=(1e-5, 1e6))
 for name in ("pair", "extremes"):
     for row, (size, values) in enumerate(zip(sizes, step[f"cubic/{name}"], strict=True)):
         style = "-" if name == "pair" else (0, (1, 1))
@@ -188,7 +187,7 @@ for name in ("pair", "extremes"):
         page.record(f"ratio of constructed tokens, {name}", values, size=size, logit=logit)
 axes.axhline(0.5, **THEORY)
 axes.legend(loc="center right")
-note(axes, "lines: pairs, dots: extremes", "lower right")
+note(axes, "lines: pairs\ndots: extremes", "lower right")
 
 # %% [markdown]
 # ## What follows

@@ -28,7 +28,7 @@ import numpy as np
 from rankcollapse import published
 from rankcollapse.agreement import compare_means
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, new_figure, note, ours, published_curve, title
+from rankcollapse.plotting import LETTERS, THEORY, new_figure, note, ours, published_curve, title, whole_numbers
 from rankcollapse.theory.mind_the_gap import product_stable_rank
 
 page = Page(figure, results)
@@ -51,6 +51,13 @@ PLACES = {
     **{f"A_perp{rest}": (row, 1) for row, rest in enumerate(("", " + LN", " + skip", " + skip + LN"))},
     "Identity A": (0, 2),
 }
+
+
+def drawable(excess):
+    """The part a logarithmic axis can show; 32-bit rounding puts collapsed values on either side of 1."""
+    return excess.where(excess > 0)
+
+
 last = markov["last_float32_depth"].min(1)  # over runs
 picture = new_figure(8.2)
 grid = picture.add_gridspec(4, 3)
@@ -71,16 +78,20 @@ for color, (name, letter) in enumerate(zip(configs, LETTERS, strict=False)):
     curve = published.curve("fig_VII", "depth", "stable_rank", {"config": name})
     mean, runs = curve["mean"].dropna(), curve.drop(columns="mean")
     for run in runs:
-        published_curve(axes, runs.index, runs[run] - 1, label=None, marker="", linewidth=0.3, alpha=0.5)
-    published_curve(axes, mean.index, mean - 1)
+        published_curve(axes, runs.index, drawable(runs[run] - 1), label=None, marker="", linewidth=0.3, alpha=0.5)
+    published_curve(axes, mean.index, drawable(mean - 1))
     page.record("published mean, stable rank less one", mean - 1, config=name, depth=mean.index)
     page.record("published runs, stable rank less one", runs.T - 1, config=name, run=runs.columns, depth=runs.index)
     theirs.append(mean.to_numpy())
     predicted.append(1 + above_one[color][:, mean.index])
-    note(axes, compare_means(theirs[-1], predicted[-1], 5, RESOLUTION).text, "upper right")
+    note(
+        axes,
+        compare_means(theirs[-1], predicted[-1], 5, RESOLUTION).text,
+        "lower left" if collapsing else "upper right",
+    )
     if last[color] < depth[-1]:
         axes.axvline(last[color], **THEORY)
-picture.axes[1].legend(loc="lower left")
+picture.axes[5].legend(loc="lower left")
 
 for name, factors in (("Identity A", 1), ("A_perp", 2)):
     law = [product_stable_rank(tokens, factors * layers) for layers in depth[1:]]
@@ -88,7 +99,9 @@ for name, factors in (("Identity A", 1), ("A_perp", 2)):
     page.record("law of a product of Gaussian matrices", law, config=name, depth=depth[1:])
 title(together, LETTERS[len(configs)], "all means")
 together.set(yscale="log", xlabel="depth", ylabel="stable rank", ylim=(0.9, 300))
-together.legend(loc="upper right", ncols=2, fontsize=5)
+for axes in picture.axes:
+    whole_numbers(axes)
+together.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=5)
 
 # %% [markdown]
 # ## What follows

@@ -85,18 +85,20 @@ for row, ratio in enumerate(ratios):
     axes.plot(r, np.minimum(r**2 / np.expm1(VARIANCE), 1), **THEORY | {"linestyle": ":"}, label="circular law")
     axes.set(xlabel=r"$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$")
     title(axes, next(letters), f"as defined, γ = {ratio:g}")
-    axes.legend(loc="upper left" if row else "lower right")
-picture.axes[0].legend(loc="lower left")
+    if row == 0:
+        axes.legend(loc="upper left")
+picture.axes[0].legend(loc="lower left", handletextpad=0)
 for axes in picture.axes[:: 2 * len(sizes) + 1]:
     axes.set_ylabel("Im λ")
 
 # %% [markdown]
 # ## What follows
 #
-# The gap persists for every $\gamma$ and shrinks like $T^{-1/2}$. The true bulk is 31 % wider than drawn. For $\gamma > 1$ the logits have rank
-# $d < T$ and the bulk is no longer a disc filled evenly: eigenvalues crowd at the centre and reach further out. The dashed line is the limit law for that
-# case, derived here from the self-consistent equations of the logits plus the full-rank noise that the exponential adds; the circular law is its limit
-# $\gamma \to 0$. The two eigenvalues missing from the published panel $\gamma = 10$, $T = 200$ lie outside its canvas.
+# The gap persists for every $\gamma$ and shrinks like $T^{-1/2}$. The true bulk is 31 % wider than drawn. Its shape changes with $\gamma$, but
+# gradually: the logits have rank $d$, and already at $\gamma = 0.1$ and $0.5$ the eigenvalues crowd at the centre and reach further out than the
+# circular law's even disc; $\gamma = 1$ is no threshold. The dashed line is the limit law, derived here from the self-consistent equations of the logits
+# plus the full-rank noise that the exponential adds; the circular law is its limit $\gamma \to 0$. At $\gamma = 10$ the spectra are still
+# approaching it at $T = 800$. The two eigenvalues missing from the published panel $\gamma = 10$, $T = 200$ lie outside its canvas.
 
 # %%
 largest = max(sizes)

@@ -89,6 +89,8 @@ def _verdict(name: str, claim: Claim, catalogue: Catalogue, chapters: list[Chapt
 def _render(**context: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        comment_start_string="{##",  # Markdown writes {#id}
+        comment_end_string="##}",
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -9,6 +9,7 @@ from jaxtyping import Complex, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
+from matplotlib.ticker import MaxNLocator
 
 STYLE = Path(__file__).with_name("house.mplstyle")
 WIDTH = 6.85  # inches, the text width of the book: what is 7 points here is 7 points on its page
@@ -23,10 +24,9 @@ PUBLISHED_CURVE: dict[str, Any] = {
 }
 PUBLISHED_CURVE |= {"markeredgewidth": 0.6, "zorder": 5}
 PUBLISHED_POINTS: dict[str, Any] = {
-    "s": 7,
     "facecolors": "none",
     "edgecolors": "black",
-    "linewidths": 0.35,
+    "linewidths": 0.3,
     "zorder": 5,
 }
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -37,6 +37,27 @@ def new_figure(height: float) -> Figure:
     """Return an empty figure of the book's text width in the house style; ``height`` in inches."""
     plt.style.use(STYLE)
     return plt.figure(figsize=(WIDTH, height))
+
+
+class Panels:
+    """Hands out the panels of a figure in reading order, each with its letter, heading and axis labels."""
+
+    def __init__(self, axes: np.ndarray) -> None:
+        self.left = iter(zip(axes.ravel(), LETTERS, strict=False))
+
+    def __call__(self, text: str, **labels: Any) -> Axes:
+        """Return the next panel; ``labels`` as for ``Axes.set``. Layers and depths get whole numbers as ticks."""
+        axes, letter = next(self.left)
+        title(axes, letter, text)
+        axes.set(**labels)
+        if labels.get("xlabel") in ("layer", "depth"):
+            whole_numbers(axes)
+        return axes
+
+
+def whole_numbers(axes: Axes) -> None:
+    """Put the ticks of the horizontal axis on whole numbers."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
 def title(axes: Axes, letter: str, text: str) -> None:
@@ -56,8 +77,8 @@ def published_curve(axes: Axes, x: np.ndarray, y: np.ndarray, label: str | None 
 
 
 def published_points(axes: Axes, values: Complex[np.ndarray, "points"], label: str | None = None) -> None:
-    """Draw a published spectrum in the complex plane."""
-    axes.scatter(values.real, values.imag, label=label, **PUBLISHED_POINTS)
+    """Draw a published spectrum in the complex plane; the more points, the smaller."""
+    axes.scatter(values.real, values.imag, s=min(8, 1200 / len(values)), label=label, **PUBLISHED_POINTS)
 
 
 def note(axes: Axes, text: str, where: str = "upper right", **style: Any) -> None:
@@ -77,8 +98,10 @@ def broken_plane(picture: Figure, place: SubplotSpec, radius: float) -> tuple[Ax
     grid = place.subgridspec(1, 2, width_ratios=[5, 1], wspace=0.04)
     bulk = picture.add_subplot(grid[0])
     outlier = picture.add_subplot(grid[1], sharey=bulk)
-    bulk.set(xlim=(-radius, radius), ylim=(-radius, radius))
-    outlier.set(xlim=(1 - radius / 5, 1 + radius / 5), xticks=[1])
+    bulk.set(xlim=(-radius, radius), ylim=(-radius, radius), box_aspect=1)
+    bulk.xaxis.set_major_locator(MaxNLocator(nbins=3, symmetric=True))
+    bulk.yaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
+    outlier.set(xlim=(1 - radius / 5, 1 + radius / 5), xticks=[1], box_aspect=5)
     outlier.tick_params(left=False, labelleft=False)
     outlier.spines["left"].set_visible(False)
     slash: dict[str, Any] = {
