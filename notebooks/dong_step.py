@@ -9,15 +9,17 @@
 #
 # ## What is asked
 #
-# The argument for doubly exponential collapse has five steps: averages stay in the convex hull, a fixed transition matrix contracts at its second eigenvalue, row
-# softmax ignores the mean token, small residuals make attention uniform, and one layer cubes the residual. Is each of them true as stated?
+# The argument for doubly exponential collapse has five steps: averages stay in the convex hull, a fixed transition
+# matrix contracts at its second eigenvalue, row softmax ignores the mean token, small residuals make attention uniform,
+# and one layer cubes the residual. Is each of them true as stated?
 #
 # ## How it is measured
 #
-# Every statement is tried on random inputs over sizes, logit scales and mean tokens, and, where random inputs cannot decide, on a constructed case whose value is known in
-# closed form. Hull membership is decided by a linear programme. The fifth step has a proof for every input, derived here: row $i$ of
-# $P - \mathbf 1 p^\top$ is an average of $E_i(\mathrm{diag}\,q - qq^\top)$, whose norm is at most $\tfrac12\|E_i\|$, so
-# $\|R'\|_F \le \tfrac12\sum_h \|W_{QK,h}\|_2\|W_{VO,h}\|_2\,\|R\|_F^3/\sqrt{d_k}$.
+# Every statement is tried on random inputs over sizes, logit scales and mean tokens, and, where random inputs cannot
+# decide, on a constructed case whose value is known in closed form. Hull membership is decided by a linear programme.
+# The fifth step has a proof for every input, derived here: row $i$ of $P - \mathbf 1 p^\top$ is an average of
+# $E_i(\mathrm{diag}\,q - qq^\top)$, whose norm is at most $\tfrac12\|E_i\|$, so $\|R'\|_F \le \tfrac12\sum_h
+# \|W_{QK,h}\|_2\|W_{VO,h}\|_2\,\|R\|_F^3/\sqrt{d_k}$.
 
 # %% tags=["parameters"]
 figure = "dong_step"
@@ -38,8 +40,8 @@ picture = new_figure(7.6)
 panel = Panels(picture.subplots(3, 3))
 
 # %% [markdown]
-# **Averages.** A row-stochastic matrix never widens the range of a coordinate or the diameter. The Frobenius norm of the residual is another matter: it counts how many
-# tokens are far out, and an average can move more of them there.
+# **Averages.** A row-stochastic matrix never widens the range of a coordinate or the diameter. The Frobenius norm of
+# the residual is another matter: it counts how many tokens are far out, and an average can move more of them there.
 
 # %%
 SPREADS = ["diameter", "range", "frobenius"]
@@ -73,7 +75,7 @@ page.record("most growth possible", bound, n=tokens)
 KINDS = ["symmetric", "reversible", "softmax", "causal", "lazy path"]
 worst = step["fixed/log_worst"][:, 0] / np.log(10)
 axes = panel(
-    "fixed matrix: constant in front", xlabel="layer", ylabel=r"$\log_{10}\;\max_R \|R_l\|/(|\lambda_2|^l\|R_0\|)$"
+    "constant for a fixed matrix", xlabel="layer", ylabel=r"$\log_{10}\;\max_R \|R_l\|/(|\lambda_2|^l\|R_0\|)$"
 )
 for kind, by_run in zip(KINDS, worst, strict=True):
     ours(axes, np.arange(worst.shape[-1]), by_run, label=kind)
@@ -84,7 +86,8 @@ axes.axhline(0, **THEORY)
 axes.legend(loc="upper left")
 
 # %% [markdown]
-# **Shifts of the logits.** Row softmax ignores what is constant along a row, $c\mathbf 1^\top$; adding $\mathbf 1 c^\top$, one number per column, changes it.
+# **Shifts of the logits.** Row softmax ignores what is constant along a row, $c\mathbf 1^\top$; adding $\mathbf 1
+# c^\top$, one number per column, changes it.
 
 # %%
 shift, formula = step["shift/difference"], step["shift/formula"]
@@ -103,8 +106,9 @@ for color, (name, difference) in enumerate(cases.items()):
 axes.set_xticks(range(len(cases)), cases, rotation=35)
 
 # %% [markdown]
-# **The zero-logit limit.** Left: attention approaches uniform linearly in the logit scale. Right: along the layers of a pure self-attention network the part $E$ of the logits that
-# differs between rows falls like $\|R\|^2$; the part $\mathbf 1 r^\top$, present when there is a mean token, falls like $\|R\|$ only.
+# **The zero-logit limit.** Left: attention approaches uniform linearly in the logit scale. Right: along the layers of a
+# pure self-attention network the part $E$ of the logits that differs between rows falls like $\|R\|^2$; the part
+# $\mathbf 1 r^\top$, present when there is a mean token, falls like $\|R\|$ only.
 
 # %%
 scale, deviation = step["uniform/scale"], step["uniform/deviation"].mean(-1)
@@ -141,8 +145,9 @@ page.record("log10 residual", residual[0, mean], run=range(residual.shape[2]), l
 axes.legend(loc="upper left")
 
 # %% [markdown]
-# **The cubic step.** The ratio stays below $\tfrac12$ for every input. At small residuals without a mean token it comes down to the leading order's $1/n$; with large residuals, or a large mean
-# token, it is far from it, and pairs of tokens come as close to $\tfrac12$ as one likes.
+# **The cubic step.** The ratio stays below $\tfrac12$ for every input. At small residuals without a mean token it comes
+# down to the leading order's $1/n$; with large residuals, or a large mean token, it is far from it, and pairs of tokens
+# come as close to $\tfrac12$ as one likes.
 
 # %%
 norm, cubic = step["cubic/norm"], step["cubic/ratio"][0]  # full attention: [mean, shape, init, norm, run]
@@ -192,10 +197,12 @@ note(axes, "lines: pairs\ndots: extremes", "lower right")
 # %% [markdown]
 # ## What follows
 #
-# The hull statement is true; that attention never increases the spread is true of ranges and diameters, not of the Frobenius residual the argument goes on with, and values rescale all of
-# them. The constant 1 of the fixed-matrix bound fails for matrices that are not normal. Row softmax is *not* invariant to $\mathbf 1c^\top$, so the formula without $\mathbf 1r^\top$ is wrong
-# whenever there is a mean token; the order of convergence survives, since $\mathbf 1 p^\top R$ has no residual. The cubic inequality holds for every input, with a
-# constant from weight norms alone; the factor $1/n$ belongs to the leading order at zero mean and is not a bound.
+# The hull statement is true; that attention never increases the spread is true of ranges and diameters, not of the
+# Frobenius residual the argument goes on with, and values rescale all of them. The constant 1 of the fixed-matrix bound
+# fails for matrices that are not normal. Row softmax is *not* invariant to $\mathbf 1c^\top$, so the formula without
+# $\mathbf 1r^\top$ is wrong whenever there is a mean token; the order of convergence survives, since $\mathbf 1 p^\top
+# R$ has no residual. The cubic inequality holds for every input, with a constant from weight norms alone; the factor
+# $1/n$ belongs to the leading order at zero mean and is not a bound.
 
 # %%
 fits = {key: np.diff(san[f"depth/log10_logit_{key}"]) / np.diff(residual) for key in ("spread", "quadratic")}

@@ -9,14 +9,15 @@
 #
 # ## What is asked
 #
-# When the attention matrix is a random Markov matrix that does not look at the tokens, which of its companions keep the tokens apart: LayerNorm, a skip
-# connection, or the removal of the spectral gap?
+# When the attention matrix is a random Markov matrix that does not look at the tokens, which of its companions keep the
+# tokens apart: LayerNorm, a skip connection, or the removal of the spectral gap?
 #
 # ## How it is measured
 #
-# $X_l = \mathrm{LN}([X_{l-1} +]\, A_l X_{l-1} W_l)$ from orthonormal tokens, $A_l$ the row softmax of $N(-\tfrac{\ln 2}{2}, \ln 2)$ entries and
-# $W_l$ of $N(0,1)$ entries, both fresh in every layer. *Gap removed* means $A - \mathbf 1\mathbf 1^\top/T$. The stable rank
-# $\|XX^\top\|_F^2/\|XX^\top\|_2^2$ has no scale, so the tokens are rescaled between layers and nothing overflows.
+# $X_l = \mathrm{LN}([X_{l-1} +]\, A_l X_{l-1} W_l)$ from orthonormal tokens, $A_l$ the row softmax of $N(-\tfrac{\ln
+# 2}{2}, \ln 2)$ entries and $W_l$ of $N(0,1)$ entries, both fresh in every layer. *Gap removed* means $A - \mathbf
+# 1\mathbf 1^\top/T$. The stable rank $\|XX^\top\|_F^2/\|XX^\top\|_2^2$ has no scale, so the tokens are rescaled between
+# layers and nothing overflows.
 
 # %% tags=["parameters"]
 figure = "rebuttal_07"
@@ -42,8 +43,8 @@ RESOLUTION = published.RESOLUTION["fig_VII"]
 theirs, predicted = [], []
 
 # %% [markdown]
-# Each panel is one configuration. The axis is the stable rank less one, so that a collapse can be followed down to where it stops being visible in the
-# published figure (grey) and beyond.
+# Each panel is one configuration. The axis is the stable rank less one, so that a collapse can be followed down to
+# where it stops being visible in the published figure (grey) and beyond.
 
 # %%
 PLACES = {
@@ -101,15 +102,18 @@ title(together, LETTERS[len(configs)], "all means")
 together.set(yscale="log", xlabel="depth", ylabel="stable rank", ylim=(0.9, 300))
 for axes in picture.axes:
     whole_numbers(axes)
-together.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=5)
+key = picture.add_subplot(grid[3, 2])
+key.axis("off")
+key.legend(*together.get_legend_handles_labels(), loc="upper left")
 
 # %% [markdown]
 # ## What follows
 #
-# With its gap, random Markov attention collapses to rank one whatever LayerNorm and skips do, and goes on collapsing long after the published curves stop
-# at the overflow of 32-bit floats. Without the gap nothing collapses that fast, but *no attention at all* decays too: a product of $L$ Gaussian
-# value matrices has stable rank about $T/(e^2 L)$ (dashed, derived here), and attention without the gap is one more random factor per layer, so it
-# decays like $T/(2e^2L)$ and lies below no attention. Only the skip keeps the stable rank up over this depth.
+# With its gap, random Markov attention collapses to rank one whatever LayerNorm and skips do, and goes on collapsing
+# long after the published curves stop at the overflow of 32-bit floats. Without the gap nothing collapses that fast,
+# but *no attention at all* decays too: a product of $L$ Gaussian value matrices has stable rank about $T/(e^2 L)$
+# (dashed, derived here), and attention without the gap is one more random factor per layer, so it decays like
+# $T/(2e^2L)$ and lies below no attention. Only the skip keeps the stable rank up over this depth.
 
 # %%
 if comparable:

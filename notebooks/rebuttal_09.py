@@ -9,13 +9,15 @@
 #
 # ## What is asked
 #
-# The theory of *Mind the Gap* assumes orthonormal tokens. Does the spectral gap of a random attention head survive for Gaussian tokens of unit
-# length, when there are fewer tokens than dimensions ($\gamma = T/d < 1$) and when there are more ($\gamma > 1$, where tokens cannot be orthogonal)?
+# The theory of *Mind the Gap* assumes orthonormal tokens. Does the spectral gap of a random attention head survive for
+# Gaussian tokens of unit length, when there are fewer tokens than dimensions ($\gamma = T/d < 1$) and when there are
+# more ($\gamma > 1$, where tokens cannot be orthogonal)?
 #
 # ## How it is measured
 #
-# $A = \mathrm{softmax}(X W_Q W_K^\top X^\top/\sqrt d)$ with Gaussian rows of $X$ scaled to unit length and $W_Q, W_K \sim N(0, 1)$, so every logit has
-# variance 1. All eigenvalues in float64, for a pool of independent runs; the published figure shows one realisation.
+# $A = \mathrm{softmax}(X W_Q W_K^\top X^\top/\sqrt d)$ with Gaussian rows of $X$ scaled to unit length and $W_Q, W_K
+# \sim N(0, 1)$, so every logit has variance 1. All eigenvalues in float64, for a pool of independent runs; the
+# published figure shows one realisation.
 
 # %% tags=["parameters"]
 figure = "rebuttal_09"
@@ -50,12 +52,13 @@ def theirs(ratio, tokens):
 
 
 # %% [markdown]
-# The first columns overlay one run of ours and the published realisation. As the figure draws them, the bulk is divided by $\sqrt{e-1} = 1.311$ and
-# the outlier is left at 1, which nothing in the text mentions. The last column is the law as defined, without that division.
+# The first columns overlay one run of ours and the published realisation. As the figure draws them, the bulk is divided
+# by $\sqrt{e-1} = 1.311$ and the outlier is left at 1, which nothing in the text mentions. The last column is the law
+# as defined, without that division.
 
 # %%
-picture = new_figure(2.0 * len(ratios))
-grid = picture.add_gridspec(len(ratios), len(sizes) + 1, width_ratios=[1.2] * len(sizes) + [1])
+picture = new_figure(1.62 * len(ratios) + 0.2)
+grid = picture.add_gridspec(len(ratios), len(sizes) + 1, width_ratios=[1.25] * len(sizes) + [1])
 letters = iter(LETTERS)
 for row, ratio in enumerate(ratios):
     for column, tokens in enumerate(sizes):
@@ -87,18 +90,20 @@ for row, ratio in enumerate(ratios):
     title(axes, next(letters), f"as defined, γ = {ratio:g}")
     if row == 0:
         axes.legend(loc="upper left")
-picture.axes[0].legend(loc="lower left", handletextpad=0)
+picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 for axes in picture.axes[:: 2 * len(sizes) + 1]:
     axes.set_ylabel("Im λ")
 
 # %% [markdown]
 # ## What follows
 #
-# The gap persists for every $\gamma$ and shrinks like $T^{-1/2}$. The true bulk is 31 % wider than drawn. Its shape changes with $\gamma$, but
-# gradually: the logits have rank $d$, and already at $\gamma = 0.1$ and $0.5$ the eigenvalues crowd at the centre and reach further out than the
-# circular law's even disc; $\gamma = 1$ is no threshold. The dashed line is the limit law, derived here from the self-consistent equations of the logits
-# plus the full-rank noise that the exponential adds; the circular law is its limit $\gamma \to 0$. At $\gamma = 10$ the spectra are still
-# approaching it at $T = 800$. The two eigenvalues missing from the published panel $\gamma = 10$, $T = 200$ lie outside its canvas.
+# The gap persists for every $\gamma$ and shrinks like $T^{-1/2}$. The true bulk is 31 % wider than drawn. Its shape
+# changes with $\gamma$, but gradually: the logits have rank $d$, and already at $\gamma = 0.1$ and $0.5$ the
+# eigenvalues crowd at the centre and reach further out than the circular law's even disc; $\gamma = 1$ is no threshold.
+# The dashed line is the limit law, derived here from the self-consistent equations of the logits plus the full-rank
+# noise that the exponential adds; the circular law is its limit $\gamma \to 0$. At $\gamma = 10$ the spectra are still
+# approaching it at $T = 800$. The two eigenvalues missing from the published panel $\gamma = 10$, $T = 200$ lie outside
+# its canvas.
 
 # %%
 largest = max(sizes)

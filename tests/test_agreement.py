@@ -100,7 +100,7 @@ def test_means_are_judged_by_resolved_cells():
     on = np.full(5, 1 + 1e-6)
     perfect = compare_means(np.concatenate([near, on]), runs, 5, 3e-6)
     assert (perfect.agrees, perfect.value) == (True, 1.0)
-    assert perfect.text == "9/9 cells in the 95 % interval, 5/5 to ±3e-06"
+    assert perfect.text == "9/9 cells in the 95 % interval\n5/5 to ±3e-06"
     # 8/9 < 90 % although 13 of 14 cells agree: the five collapsed ones do not pad the share
     assert not compare_means(np.concatenate([far, on]), runs, 5, 3e-6).agrees
     # and a collapsed cell off by more than the resolution is never excused

@@ -34,7 +34,7 @@ def test_the_workflow_starts_without_torch_or_numpy():
     assert loaded("rankcollapse.flow")[1:] == (False, False)
 
 
-@pytest.mark.parametrize("module", ["page", "plotting", "published", "agreement", "judges", "book"])
+@pytest.mark.parametrize("module", ["page", "plotting", "published", "agreement", "judges.dong_step", "book"])
 def test_notebooks_and_book_never_load_torch(module):
     assert not loaded(f"rankcollapse.{module}")[1]
 

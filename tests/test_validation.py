@@ -1,6 +1,8 @@
 """Everything a user can write wrongly ends in one line that names the key, the value and what is allowed."""
 
 import copy
+import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import yaml
 
 from rankcollapse.catalogue import Catalogue, load_catalogue
 from rankcollapse.config import check_config, input_files, plain
+from rankcollapse.judges import judge_of
 from rankcollapse.places import Places, check_writable
 from rankcollapse.validation import ConfigError, read_yaml, validate
 
@@ -70,10 +73,14 @@ def test_published_sizes_are_the_default():
         ("measurements.markov_depth.width", 1.5, ["measurements.markov_depth.width = 1.5", "valid integer"]),
         ("measurements.markov_depth.widht", 150, ["measurements.markov_depth.widht = 150", "unknown key"]),
         ("measurements.gaussian_spectrum.ratios", [], ["measurements.gaussian_spectrum.ratios = []", "at least 1"]),
-        ("measurements.gaussian_spectrum.ratios", [float("nan")], ["measurements.gaussian_spectrum.ratios.0", "NaN"]),
+        (
+            "measurements.gaussian_spectrum.ratios",
+            [float("nan")],
+            ["measurements.gaussian_spectrum.ratios.0 = NaN", "finite"],
+        ),
         ("measurements.gaussian_spectrum.ratios", [0.1, 900], ["measurements.gaussian_spectrum", "900", "200"]),
         ("measurements.markov_depth.configs", ["B"], ["measurements.markov_depth.configs.0", '"B"', "A_perp"]),
-        ("measurements", None, ["measurements = null", "dictionary"]),
+        ("measurements", None, ["measurements = null", "object"]),
     ],
 )
 def test_bad_settings_name_key_value_and_what_is_allowed(key, value, words):
@@ -133,13 +140,13 @@ def test_published_files_of_the_catalogue_exist():
 
 
 def test_all_claims_are_there_and_judged_ones_have_criterion_and_judge():
-    from rankcollapse.judges import JUDGES
-
     catalogue = load_catalogue(ROOT)
     assert list(catalogue.claims) == [f"S{n:02}" for n in range(1, 26)] + [f"M{n:02}" for n in range(1, 21)]
-    judged = {claim for figure in catalogue.figures.values() for claim in figure.claims}
-    assert judged == set(JUDGES)
-    assert all(catalogue.claims[claim].criterion for claim in judged)
+    for name, figure in catalogue.figures.items():
+        for claim in figure.claims:
+            assert catalogue.claims[claim].criterion
+            limits = catalogue.claims[claim].limits
+            assert limits.keys() <= inspect.signature(judge_of(name, claim)).parameters.keys()
 
 
 def test_criteria_write_their_limits_in():
@@ -168,7 +175,7 @@ CLAIM = {"source": "s", "statement": "t", "judged_by": "j"}
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({"a": FIGURE | {"claims": ["S2"]}}, "a: claim 'S2': did you mean S1? allowed: S1"),
+        ({"a": FIGURE | {"claims": ["S2"]}}, "a: claim 'S2': allowed: S1"),
         ({"a": FIGURE | {"claims": ["S1"]}, "b": FIGURE | {"claims": ["S1"]}}, "b: claim S1 is already judged by a"),
         ({"a": {key: value for key, value in FIGURE.items() if key != "title"}}, "figures.a.title: missing"),
         ({"A 1": FIGURE}, "should match pattern"),
@@ -176,7 +183,7 @@ CLAIM = {"source": "s", "statement": "t", "judged_by": "j"}
 )
 def test_a_catalogue_that_does_not_fit_is_refused(tmp_path, figures, words):
     _write(tmp_path, figures, {"S1": CLAIM})
-    with pytest.raises(ConfigError, match=words.replace("?", r"\?").replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=re.escape(words)):
         load_catalogue(tmp_path)
 
 

@@ -141,7 +141,7 @@ def compare_means(
     agrees = bool(value >= share and within[~resolved].all())
     text = f"{within[resolved].sum()}/{resolved.sum()} cells in the 95 % interval"
     if not resolved.all():
-        text += f", {within[~resolved].sum()}/{(~resolved).sum()} to ±{resolution:.0e}"
+        text += f"\n{within[~resolved].sum()}/{(~resolved).sum()} to ±{resolution:.0e}"
     return Agreement("coverage", value, share, agrees, text)
 
 

@@ -1,4 +1,4 @@
-"""Binds the figure book: one Markdown source from catalogue, tables and verdicts; pandoc makes HTML and, by typst, PDF."""
+"""Binds the figure book: one Markdown source from catalogue, tables and verdicts; pandoc and typst do the rest."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The catalogue of figures and the claims they judge, as written in ``config/figures.yaml`` and ``config/claims.yaml``."""
+"""The figures and the claims they judge, as written in ``config/figures.yaml`` and ``config/claims.yaml``."""
 
 from pathlib import Path
 from typing import Annotated

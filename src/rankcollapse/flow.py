@@ -62,7 +62,8 @@ def measurement_code(name: str) -> list[str]:
 
 def notebook_code(figure: str) -> list[str]:
     """Return the modules whose change makes a figure be drawn again."""
-    return [*_code(Path("notebooks") / f"{figure}.py"), _short(PACKAGE / "house.mplstyle")]
+    sources = Path("notebooks") / f"{figure}.py", PACKAGE / "judges" / f"{figure}.py"
+    return [*sorted({path for source in sources for path in _code(source)}), _short(PACKAGE / "house.mplstyle")]
 
 
 def book_code() -> list[str]:

@@ -14,10 +14,17 @@ def package_imports(entry: Path, package: Path) -> list[Path]:
     found: set[Path] = {entry} if package in entry.parents else set()
     queue = [entry]
     while queue:
-        new = _direct(queue.pop(), package) - found
+        path = queue.pop()
+        new = (_direct(path, package) | _packages_of(path, package)) - found
         found |= new
         queue += new
     return sorted(found)
+
+
+def _packages_of(path: Path, package: Path) -> frozenset[Path]:
+    """Return the ``__init__.py`` that Python runs before the file itself, the top package's left out."""
+    above = (parent for parent in path.parents if package in parent.parents)
+    return frozenset(parent / "__init__.py" for parent in above)
 
 
 @cache

@@ -10,9 +10,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from rankcollapse import judges, store
+from rankcollapse import store
 from rankcollapse.agreement import Agreement
 from rankcollapse.catalogue import Catalogue, load_catalogue
+from rankcollapse.judges import judge_of
 from rankcollapse.places import PICTURES, Places
 from rankcollapse.verdicts import Ruling, Verdict
 
@@ -46,8 +47,8 @@ class Page:
     def record(self, series: str, value: ArrayLike, **axes: Any) -> None:
         """Add plotted numbers to the tidy table.
 
-        ``axes`` names the axes of ``value`` in order, each with its labels; a name with a single label is no axis but the
-        same for the whole series. Raises ``ValueError`` when labels and values do not fit.
+        ``axes`` names the axes of ``value`` in order, each with its labels; a name with a single label is no axis but
+        the same for the whole series. Raises ``ValueError`` when labels and values do not fit.
         """
         value = np.asarray(value)
         labels = {name: label for name, label in axes.items() if np.ndim(label)}
@@ -83,7 +84,7 @@ class Page:
             raise ValueError(f"{self.figure} does not judge {claim}; its catalogue entry lists {self.entry.claims}")
         measured = {name: _scalar(value) for name, value in measured.items()}
         stated = self.catalogue.claims[claim]
-        ruling: Ruling = judges.judge_of(claim)(**measured, **stated.limits)
+        ruling: Ruling = judge_of(self.figure, claim)(**measured, **stated.limits)
         settings = {name: m.provenance.settings | {"seed": m.provenance.seed} for name, m in self.measurements.items()}
         self.verdicts[claim] = Verdict(
             claim, ruling.verdict, ruling.reason, stated.rule, measured, self.figure, settings

@@ -171,7 +171,7 @@ class EncoderDepth:
 
 @settings
 class RobertaAttention:
-    """First-layer attention of a RoBERTa encoder at random initialisation: tokens, eigenvalues (Mind the Gap, I, II)."""
+    """First-layer attention of a RoBERTa at random initialisation: tokens, eigenvalues (Mind the Gap, I, II)."""
 
     models: File  # architectures by name
     architecture: Annotated[str, Field(min_length=1)]  # a RoBERTa architecture

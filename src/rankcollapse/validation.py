@@ -2,12 +2,13 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -29,12 +30,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def validate(expected: type[T], raw: Any, where: str) -> T:
-    """Return ``raw`` as ``expected``; ``ConfigError`` names ``where``, each offending key, its value, what is allowed."""
+    """Return ``raw`` as ``expected``; ``ConfigError`` has one line for each wrong key, its value, what is allowed."""
     # Strict JSON mode: a list may become a tuple, but "5", 5.0 or yes never become the integer 5.
     try:
         return TypeAdapter(expected).validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        raise ConfigError("\n".join(_line(item, where) for item in error.errors())) from None
+        raise ConfigError("\n".join(_line(item, where) for item in _innermost(error.errors()))) from None
 
 
 def allowed(name: str, names: Iterable[str]) -> str:
@@ -45,7 +46,13 @@ def allowed(name: str, names: Iterable[str]) -> str:
     return f"{meant}allowed: {', '.join(names)}"
 
 
-def _line(item: Mapping[str, Any], where: str) -> str:
+def _innermost(items: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out what only follows from a mistake further in, such as a list that is empty without its wrong item."""
+    outer = {item["loc"][:depth] for item in items for depth in range(len(item["loc"]))}
+    return [item for item in items if item["loc"] not in outer]
+
+
+def _line(item: ErrorDetails, where: str) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "the whole file"
     value = json.dumps(item["input"], default=str)
     value = value if len(value) <= 60 else value[:57] + "..."

@@ -15,10 +15,10 @@ rule book:
         PLACES.log("book", "book"),
     benchmark:
         PLACES.benchmark("book", "book")
-    params:
-        results=CONFIG.results,
-        label=CONFIG.label,
     conda:
         "../../environment.yml"
+    params:
+        results=lambda wildcards: CONFIG.results,
+        label=CONFIG.label,
     script:
         "../scripts/book.py"

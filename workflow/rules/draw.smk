@@ -26,11 +26,11 @@ for figure, entry in CATALOGUE.figures.items():
             PLACES.log("draw", figure),
         benchmark:
             PLACES.benchmark("draw", figure)
-        params:
-            figure=figure,
-            results=CONFIG.results,
-            claims=flow.criteria(CATALOGUE, figure),
         conda:
             "../../environment.yml"
+        params:
+            figure=figure,
+            results=lambda wildcards: CONFIG.results,
+            claims=flow.criteria(CATALOGUE, figure),
         script:
             "../scripts/draw.py"

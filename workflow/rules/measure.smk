@@ -9,16 +9,18 @@ rule measure:
         PLACES.log("measure", "{measurement}"),
     benchmark:
         PLACES.benchmark("measure", "{measurement}")
+    wildcard_constraints:
+        measurement="|".join(flow.MEASUREMENTS),
+    conda:
+        "../../environment.yml"
+    threads: CONFIG.threads
     params:
-        results=CONFIG.results,
+        results=lambda wildcards: CONFIG.results,
         seed=CONFIG.seed,
         device=CONFIG.device,
         threads=CONFIG.threads,
-        settings=lambda wildcards: flow.measurement_settings(CONFIG, wildcards.measurement),
-    wildcard_constraints:
-        measurement="|".join(flow.MEASUREMENTS),
-    threads: CONFIG.threads
-    conda:
-        "../../environment.yml"
+        settings=lambda wildcards: flow.measurement_settings(
+            CONFIG, wildcards.measurement
+        ),
     script:
         "../scripts/measure.py"
