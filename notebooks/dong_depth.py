@@ -49,7 +49,7 @@ INIT_STYLE = {
     "linear": {"color": "C4", "linewidth": 1},
 }
 
-picture = new_figure(9.4)
+picture = new_figure(8.9)
 panel = Panels(picture.subplots(4, 3))
 
 # %% [markdown]
@@ -171,8 +171,8 @@ axes = panel(
     "masks and frozen attention",
     xlabel="layer",
     ylabel=r"$\log_{10}\,\|R_l\|/\|R_0\|$",
-    ylim=(-22, 1),
-    xlim=(0, 2 * depth[-1]),
+    ylim=(-22, 16),
+    yticks=(-20, -10, 0),
 )
 for color, name in enumerate(names):
     fall = contrast[color] - contrast[color][:, :1]

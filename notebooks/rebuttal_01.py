@@ -73,7 +73,7 @@ picture.colorbar(image, ax=picture.axes, shrink=0.9, pad=0.01)
 spectrum_panels = []
 for column, length in enumerate(lengths):
     drawn = eigenvalues("text", length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 1.5 * np.abs(drawn[1:]).max())
+    bulk, outlier = broken_plane(picture, spectra[column], 1.8 * np.abs(drawn[1:]).max())
     spectrum_panels.append(bulk)
     for axes in (bulk, outlier):
         axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label="ours, our text")

@@ -64,7 +64,7 @@ for row, ratio in enumerate(ratios):
     for column, tokens in enumerate(sizes):
         drawn = as_plotted(ours(ratio, tokens), VARIANCE)
         edge = bulk_radius(ratio, VARIANCE) / np.sqrt(tokens * np.expm1(VARIANCE))
-        bulk, outlier = broken_plane(picture, grid[row, column], 1.5 * edge)
+        bulk, outlier = broken_plane(picture, grid[row, column], 1.8 * edge)
         for axes in (bulk, outlier):
             axes.scatter(drawn[0].real, drawn[0].imag, s=3, color="C0", linewidths=0, label="ours")
         circle(bulk, edge)
@@ -88,8 +88,8 @@ for row, ratio in enumerate(ratios):
     axes.plot(r, np.minimum(r**2 / np.expm1(VARIANCE), 1), **THEORY | {"linestyle": ":"}, label="circular law")
     axes.set(xlabel=r"$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$")
     title(axes, next(letters), f"as defined, γ = {ratio:g}")
-    if row == 0:
-        axes.legend(loc="upper left")
+    if ratio == ratios[-1]:
+        axes.legend(loc="lower right")
 picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 for axes in picture.axes[:: 2 * len(sizes) + 1]:
     axes.set_ylabel("Im λ")

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rankcollapse.places import Places
 from rankcollapse.store import Provenance, read_provenance
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Verdict
 
+FOLLOWS = "## What follows"
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -71,12 +73,16 @@ def _chapter(name: str, figure: Figure, places: Places) -> Chapter:
 
 
 def _prose(notebook: Path) -> tuple[str, str]:
-    """Return a notebook's Markdown up to the code, and after it: what is asked and how; what follows."""
+    """Return a notebook's Markdown before its first code, and under "What follows"; the title is the catalogue's.
+
+    Raises ``BookError`` when the notebook has no such section.
+    """
     cells = nbformat.read(notebook, as_version=4).cells
-    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
-    texts = [re.sub(r"\A# .*\n?", "", text) for text in texts]  # the title is the catalogue's
-    sections = "\n\n".join(texts).split("## What follows", 1)
-    return sections[0].strip(), sections[1].strip() if len(sections) == 2 else ""
+    before = [cell.source for cell in takewhile(lambda cell: cell.cell_type == "markdown", cells)]
+    after = [cell.source for cell in cells if cell.source.startswith(FOLLOWS)]
+    if not after:
+        raise BookError(f"{notebook}: no Markdown cell that starts with {FOLLOWS!r}")
+    return re.sub(r"\A# .*\n", "", "\n\n".join(before)).strip(), after[0]
 
 
 def _verdict(name: str, claim: Claim, catalogue: Catalogue, chapters: list[Chapter]) -> Verdict:
@@ -133,10 +139,14 @@ def _badge(verdict: str) -> str:
 
 
 def _pandoc(source: str, to: str, output: Path, *arguments: str) -> None:
-    filters = [f"--lua-filter={TEMPLATES / 'verdict.lua'}"]
+    filters = [f"--lua-filter={TEMPLATES / 'book.lua'}"]
     try:
         pypandoc.convert_text(
-            source, to, format="markdown", outputfile=str(output), extra_args=["--standalone", *filters, *arguments]
+            source,
+            to,
+            format="markdown-superscript-subscript",
+            outputfile=str(output),
+            extra_args=["--standalone", *filters, *arguments],
         )
     except RuntimeError as error:
         raise BookError(f"{output}: pandoc: {' '.join(str(error).split())}") from None
