@@ -121,8 +121,9 @@ if comparable:
         "all configurations", compare_means(np.concatenate(theirs), np.concatenate(predicted, axis=1), 5, RESOLUTION)
     )
 final = 1 + above_one[..., -1].mean(1)
-fall = (above_one[..., -4] - above_one[..., -1]).mean(1)
+by_run = above_one[..., -4] - above_one[..., -1]
+fall, error = by_run.mean(1), by_run.std(1, ddof=1) / np.sqrt(by_run.shape[1])
 page.record("stable rank at the last depth", final, config=configs)
 page.record("fall over the last three layers", fall, config=configs)
-page.judge("M07", configs=configs, last_stable_rank=final, recent_fall=fall)
+page.judge("M07", configs=configs, last_stable_rank=final, recent_fall=fall, fall_error=error)
 page.save(picture)

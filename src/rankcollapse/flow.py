@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from snakemake.cli import get_argument_parser
+
 from rankcollapse.catalogue import Catalogue, load_catalogue
 from rankcollapse.config import Config, Measurements, check_config, input_files, plain
 from rankcollapse.imports import package_imports
@@ -31,16 +33,21 @@ def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Pla
         if workflow.is_main_process:
             check_writable(places.results)
             check_inputs(config.measurements)
-            _set_aside_damaged(places)
+            _set_aside_damaged(catalogue, places)
     except ConfigError as error:
         sys.exit(str(error))
     return config, catalogue, places
 
 
 def check_targets(workflow: Any) -> None:
-    """End with one line when a target is neither a file nor a rule."""
+    """End with one line when a target on the command line is neither a file nor a rule.
+
+    Snakemake itself looks for targets only after the workflow is read, and then speaks of missing rules.
+    """
+    if not workflow.is_main_process or Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
+        return
     known = sorted(rule.name for rule in workflow.rules)
-    for target in workflow.dag_settings.targets if workflow.dag_settings else ():
+    for target in get_argument_parser().parse_known_args()[0].targets:
         if "/" not in target and "." not in target and target not in known:
             sys.exit(f"target {target!r}: no such figure; {allowed(target, known)}")
 
@@ -121,16 +128,20 @@ def _check_measurements(catalogue: Catalogue) -> None:
                 raise ConfigError(f"config/figures.yaml: {figure}: measurement {name!r}: {allowed(name, MEASUREMENTS)}")
 
 
-def _set_aside_damaged(places: Places) -> None:
-    files = [path for path in map(places.tensors, MEASUREMENTS) if path.is_file()]
+def _set_aside_damaged(catalogue: Catalogue, places: Places) -> None:
+    """Set aside tensor files that must not be read, with the notebooks drawn from them, so that both run again."""
+    files = {name: places.tensors(name) for name in MEASUREMENTS if places.tensors(name).is_file()}
     if not files:
         return
-    from rankcollapse.store import StoreError, read
+    from rankcollapse.store import StoreError, read  # numpy, only when there is something to read
 
-    for path in files:
+    for name, path in files.items():
         try:
             read(path)
         except StoreError as error:
             aside = path.with_suffix(".damaged")
             path.replace(aside)
+            for figure, entry in catalogue.figures.items():
+                if name in entry.measurements:
+                    places.notebook(figure).unlink(missing_ok=True)
             print(f"{error}; kept as {aside}, to be measured again", file=sys.stderr)

@@ -57,7 +57,7 @@ class Page:
         same = {name: label for name, label in axes.items() if not np.ndim(label)}
         grid = pd.MultiIndex.from_product(labels.values(), names=labels) if labels else pd.RangeIndex(1)
         table = grid.to_frame(index=False) if labels else pd.DataFrame(index=grid)
-        self.rows.append(table.assign(**same, series=series, value=value.ravel()))
+        self.rows.append(table.assign(**same)[list(axes)].assign(series=series, value=value.ravel()))
 
     def record_spectrum(self, series: str, eigenvalues: np.ndarray, **axes: Any) -> None:
         """Add one spectrum to the tidy table, its real and imaginary parts as two series."""

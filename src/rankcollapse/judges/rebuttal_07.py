@@ -10,9 +10,11 @@ def m07(
     configs: Sequence[str],
     last_stable_rank: Sequence[float],
     recent_fall: Sequence[float],
+    fall_error: Sequence[float],
     collapsed: float,
     kept: float,
     falls: float,
+    errors: float,
 ) -> Ruling:
     """Markov attention: collapse except without gap or attention."""
     with_gap = [name.split(" + ")[0] == "A" for name in configs]
@@ -20,8 +22,10 @@ def m07(
     others = [rank for rank, gap in zip(last_stable_rank, with_gap, strict=True) if not gap]
     falling = [
         f"{name} ({rank:.2f})"
-        for name, rank, fall, gap in zip(configs, last_stable_rank, recent_fall, with_gap, strict=True)
-        if not gap and fall >= falls
+        for name, rank, fall, error, gap in zip(
+            configs, last_stable_rank, recent_fall, fall_error, with_gap, strict=True
+        )
+        if not gap and fall >= max(falls, errors * error)
     ]
     found = (
         f"last stable rank at most {max(gone):.4f} with the gap and "
