@@ -9,6 +9,8 @@ from tqdm import tqdm
 
 Item = TypeVar("Item")
 
+PATIENCE = 1  # seconds before a bar is drawn at all: what is over by then needs none
+
 
 class Track(Protocol):
     """Wraps an iterable and reports its progress, as tqdm does."""
@@ -38,7 +40,7 @@ def on_terminal_and_in(log: Path) -> Track:
                 mininterval=interval,
                 ncols=100,
                 ascii=" =",
-                delay=1,
+                delay=PATIENCE,
             )
 
     return track
