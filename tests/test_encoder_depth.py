@@ -100,7 +100,7 @@ def test_a_seed_gives_the_same_numbers_again_and_another_seed_others(settings, t
 
 
 def test_bad_settings_are_refused_in_one_line(settings):
-    with pytest.raises(ValidationError, match=r"encoder_depth\.texts: 4; must be a multiple of inits = 3"):
+    with pytest.raises(ValidationError, match=r"texts: 4; must be a multiple of inits = 3"):
         dataclasses.replace(settings, inits=3)
     with pytest.raises(ConfigError, match="bert-small has positions for 32 tokens, 33 asked for"):
         encoder_depth.measure(dataclasses.replace(settings, tokens=33), device=CPU, seed=0)

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from snakemake.cli import get_argument_parser
-
 from rankcollapse.catalogue import Catalogue, load_catalogue
 from rankcollapse.config import Config, Measurements, check_config, input_files, plain
 from rankcollapse.imports import package_imports
@@ -46,6 +44,8 @@ def check_targets(workflow: Any) -> None:
     """
     if not workflow.is_main_process or Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
         return
+    from snakemake.cli import get_argument_parser  # loaded already where snakemake runs; heavy elsewhere
+
     known = sorted(rule.name for rule in workflow.rules)
     for target in get_argument_parser().parse_known_args()[0].targets:
         if "/" not in target and "." not in target and target not in known:
