@@ -43,7 +43,7 @@ def measure(settings: GapQuantisation, *, device: torch.device, seed: int, track
         ``residual``: ||R||_F / ||X||_F; 0 for X = 0.
         ``error/tensor``, ``error/token``: ||X - int8(X)||_F / ||X||_F, one scale for the matrix or for each token.
         ``distinct/tensor``, ``distinct/token``: the same of R, ||R - R(int8(X))||_F / ||R||_F: 1 when rounding leaves
-            nothing of the differences, and also where there were none.
+            nothing of the differences (also where there were none), more when it makes differences of its own.
         ``annihilated``: bool, X = 0: once all tokens coincide A = 11^T/T, and without its gap nothing is left. A
             centred attention below ROUNDING counts as 0.
 

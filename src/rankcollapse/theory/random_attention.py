@@ -108,7 +108,8 @@ def singular_gap(activation: str, logit_variance: float, ratio: float, tokens: i
 def top_share(mean: float, variance: float, tokens: int) -> float:
     """s_1^2 / ||A||_F^2 when T A has mean m and independent deviations of variance v.
 
-    (Benaych-Georges & Nadakuditi 2012, a rank-one matrix plus noise.) An outlier above the bulk, m^2 > v/T, has s_1 = m + v / (T m); below, s_1 is the bulk's edge 2 sqrt(v/T).
+    (Benaych-Georges & Nadakuditi 2012, a rank-one matrix plus noise.) An outlier above the bulk, m^2 > v/T, has
+    s_1 = m + v / (T m); below, s_1 is the bulk's edge 2 sqrt(v/T).
     """
     outlier = mean**2 > variance / tokens
     top = mean + variance / (tokens * mean) if outlier else 2 * np.sqrt(variance / tokens)
