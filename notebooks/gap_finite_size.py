@@ -117,8 +117,8 @@ picture.legend(handles, labels, loc="outside upper center", ncols=3)
 # %% [markdown]
 # ## What follows
 #
-# The side of the gap that is an eigenvalue converges like $T^{-1/2}$ and is within 5 % from $T = 300$ on; $s_1$
-# converges like $1/T$. The second singular value does not get nearer: it is 10 to 40 % off between $T = 100$ and
+# The side of the gap that is an eigenvalue converges about like $T^{-1/2}$ and is within 5 % from $T = 300$ on; $s_1$
+# converges like $1/T$. The second singular value does not get nearer: it is 8 to 40 % off between $T = 100$ and
 # $1000$. The reason is the law of the entries. $e^z$ is log-normal; its largest of $T^2$ values sticks out of the bulk
 # as a singular value of its own as long as $\sqrt T\max A_{ij} > \sqrt{e^{s^2}-1}$ (f), which ends only at $T \approx
 # 10^5$ (black dashes in e: one such entry on top of the bulk of $\gamma = 0$). An entry off the diagonal has no

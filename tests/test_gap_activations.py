@@ -81,6 +81,9 @@ def test_bad_logits_are_named(monkeypatch):
     ("changes", "message"),
     [
         ({"activations": ("gelu",)}, "Input should be 'softmax'"),
+        ({"activations": ("relu",)}, "activations: relu; softmax and others"),
+        ({"activations": ("softmax", "softmax")}, "each at most once"),
+        ({"logit_variances": (2.0,)}, "1 must be among them"),
         ({"ratios": (2.0,)}, "less than or equal to 1"),
         ({"tokens": (3,)}, "greater than or equal to 4"),
         ({"runs": 1}, "greater than or equal to 2"),
@@ -105,6 +108,13 @@ def test_m13(z, after, verdict):
     gaps = [(10.0, 5.0, 1.0)] * 5
     limits = {"variance": 1, "errors": 2, "kept": 1.5}
     assert m13(activations=ACTIVATIONS, gaps=gaps, z_scores=z, largest_after=after, **limits).verdict == verdict
+
+
+def test_m13_without_an_activation_is_not_run():
+    limits = {"variance": 1, "errors": 2, "kept": 1.5}
+    row = [(1.0, 1.0, 1.0)]
+    ruling = m13(activations=("softmax",), gaps=row, z_scores=row, largest_after=1, **limits)
+    assert ruling.reason == "not measured: relu, sigmoid, sigmoid/T"
 
 
 @pytest.mark.parametrize(

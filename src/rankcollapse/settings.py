@@ -111,6 +111,14 @@ class GapActivations:
     runs: Annotated[int, Field(ge=2)]  # independent draws of the weights; at least 2 for a spread
     differential_layers: Sizes  # layers whose initial lambda differential attention is given, counted from 1
 
+    @model_validator(mode="after")
+    def _comparable(self) -> Self:
+        if "softmax" not in self.activations or len(set(self.activations)) < len(self.activations):
+            raise ValueError(f"activations: {', '.join(self.activations)}; softmax and others, each at most once")
+        if 1 not in self.logit_variances:
+            raise ValueError("logit_variances: 1 must be among them, the variance that N(0, 1) weights give")
+        return self
+
 
 @settings
 class GapFiniteSize:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, Ruling
+from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Ruling
 
 
 def m13(
@@ -32,6 +32,8 @@ def m13(
     if largest_after > kept:
         return Ruling(FALSE, f"removing the gap fails; {found}")
     z = dict(zip(activations, z_scores, strict=True))
+    if missing := {"relu", "sigmoid", "sigmoid/T"} - set(activations):
+        return Ruling(NOT_RUN, f"not measured: {', '.join(sorted(missing))}")
     scale_free = {name: max(z[name][:2]) < -errors for name in z}
     if scale_free["relu"] and scale_free["sigmoid"] and scale_free["sigmoid/T"]:
         return Ruling(HOLDS, found)
