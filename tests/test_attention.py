@@ -13,6 +13,8 @@ from rankcollapse.attention import (
     alibi_bias,
     causal_bias,
     centre,
+    differential,
+    differential_weight,
     scaled_logits,
     softmax,
     softmax_deviation,
@@ -45,6 +47,64 @@ def test_softmax_by_hand_and_its_invariance_per_row_only():
     logits, c = normal(4, 4), normal(4)
     torch.testing.assert_close(softmax(logits + c[:, None]), softmax(logits), atol=ROUND_OFF, rtol=0)
     assert (softmax(logits + c) - softmax(logits)).abs().max() > 0.01
+
+
+HAND = {  # of the row (ln 3, 0, -inf): a masked key gets nothing
+    "softmax": [3 / 4, 1 / 4, 0],
+    "relu": [math.log(3) / 3, 0, 0],
+    "sigmoid": [1 / 2, 1 / 4, 0],  # e^z / (T + e^z) with T = 3
+    "sigmoid/T": [3 / 4 / 3, 1 / 2 / 3, 0],
+    "linear": [math.log(3) / 3, 0, 0],
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_by_hand(name: str):
+    row = torch.tensor([[math.log(3), 0.0, -math.inf]], dtype=torch.float64)
+    expected = torch.tensor([HAND[name]], dtype=torch.float64)
+    torch.testing.assert_close(ACTIVATIONS[name](row), expected, atol=ROUND_OFF, rtol=0)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_do_not_care_how_keys_are_numbered(name: str):
+    logits, order = normal(2, 5, 7), torch.tensor([3, 0, 6, 2, 5, 1, 4])
+    permuted = ACTIVATIONS[name](logits[..., order])
+    torch.testing.assert_close(permuted, ACTIVATIONS[name](logits)[..., order], atol=ROUND_OFF, rtol=0)
+
+
+def test_only_softmax_ignores_a_shift_and_only_linear_adds():
+    logits = normal(6, 6)
+    shifted = {name: (f(logits + 1) - f(logits)).abs().max() > 0.01 for name, f in ACTIVATIONS.items()}
+    assert shifted == {"softmax": False, "relu": True, "sigmoid": True, "sigmoid/T": True, "linear": True}
+    relu, linear = ACTIVATIONS["relu"], ACTIVATIONS["linear"]
+    torch.testing.assert_close(relu(3 * logits), 3 * relu(logits), atol=ROUND_OFF, rtol=0)
+    torch.testing.assert_close(linear(logits + logits.mT), linear(logits) + linear(logits.mT), atol=ROUND_OFF, rtol=0)
+
+
+def test_sigmoid_tends_to_softmax_without_its_row_sum():
+    # e^z / (T + e^z) = e^z / T (1 - e^z / T + ...); |z| stays below 5
+    logits = normal(1, 100_000)
+    torch.testing.assert_close(
+        ACTIVATIONS["sigmoid"](logits) * 100_000, logits.exp(), atol=0, rtol=math.exp(5) / 100_000
+    )
+
+
+def test_differential_rows_sum_to_one_less_the_weight():
+    first, second = normal(2, 4, 4), normal(2, 4, 4).mT
+    sums = differential(first, second, 0.3).sum(-1)
+    torch.testing.assert_close(sums, torch.full_like(sums, 0.7), atol=ROUND_OFF, rtol=0)
+    assert differential(first, first, 1.0).abs().max() == 0
+    # zero logits in the second softmax and weight 1 are centring
+    uniform = differential(first, torch.zeros_like(first), 1.0)
+    torch.testing.assert_close(uniform, centre(softmax(first)), atol=ROUND_OFF, rtol=0)
+
+
+def test_differential_weight_of_the_first_layers():
+    assert differential_weight(1) == pytest.approx(0.2, abs=1e-15)
+    assert differential_weight(2) == pytest.approx(0.8 - 0.6 * 0.7408182206817179, abs=1e-15)
+    assert differential_weight(100) == pytest.approx(0.8, abs=1e-12)  # 0.6 e^{-29.7} = 8e-14
+    with pytest.raises(ValueError, match="layer 0; layers are counted from 1"):
+        differential_weight(0)
 
 
 @pytest.mark.parametrize("name", POSITION_BIASES)
@@ -82,6 +142,12 @@ def test_centring_moves_only_the_eigenvalue_one():
     assert before[-1] == pytest.approx(1, abs=1e-12)  # eigenvalues of 5 x 5, condition numbers below 100
     assert after[0] == pytest.approx(0, abs=1e-12)
     assert after[1:] == pytest.approx(before[:-1], abs=1e-12)
+
+
+def test_centring_takes_out_any_mean():
+    attention = normal(6, 6)
+    centred = centre(attention, float(attention.sum()) / 6)
+    assert centred.sum().item() == pytest.approx(0, abs=1e-13)  # 36 terms of order one
 
 
 def exact_deviation(pairwise: list[float], key: list[float]) -> list[mpmath.mpf]:

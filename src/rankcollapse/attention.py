@@ -5,6 +5,7 @@ One head is A = phi(Q K^T / sqrt(d_k) + B), with Q, K in R^{T x d_k}, an additiv
 the last two axes, so runs and heads may stand in front. Dimensionless.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -53,8 +54,57 @@ def softmax(logits: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*bat
     return torch.softmax(logits, dim=-1)
 
 
+def relu(logits: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries keys"]:
+    """A_ij = max(M_ij, 0) / T over T keys: rows sum to order one, not to 1 (Wortsman et al. 2023)."""
+    return torch.relu(logits) / logits.shape[-1]
+
+
+def sigmoid(logits: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries keys"]:
+    """A_ij = 1 / (1 + e^{-(M_ij - ln T)}): the bias keeps rows of order one (Ramapuram et al. 2024).
+
+    Where e^{M_ij} is far below T this is e^{M_ij} / T, softmax without its normalisation by the row.
+    """
+    return torch.sigmoid(logits - math.log(logits.shape[-1]))
+
+
+def scaled_sigmoid(logits: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries keys"]:
+    """A_ij = 1 / (1 + e^{-M_ij}) / T: no bias but ReLU's scaling (a variant in Wortsman et al. 2023)."""
+    return torch.sigmoid(logits) / logits.shape[-1]
+
+
+def linear(logits: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries keys"]:
+    """A_ij = M_ij / T, and 0 where the key is masked (M_ij = -inf): attention without a nonlinearity."""
+    return logits.masked_fill(logits == -torch.inf, 0.0) / logits.shape[-1]
+
+
 Activation = Callable[[Float[Tensor, "*batch queries keys"]], Float[Tensor, "*batch queries keys"]]
-ACTIVATIONS: dict[str, Activation] = {"softmax": softmax}
+ACTIVATIONS: dict[str, Activation] = {
+    "softmax": softmax,
+    "relu": relu,
+    "sigmoid": sigmoid,
+    "sigmoid/T": scaled_sigmoid,
+    "linear": linear,
+}
+
+
+def differential(
+    first: Float[Tensor, "*batch queries keys"], second: Float[Tensor, "*batch queries keys"], weight: float
+) -> Float[Tensor, "*batch queries keys"]:
+    """Differential attention softmax(M_1) - lambda softmax(M_2) (Ye et al. 2024, eq. 1); rows sum to 1 - lambda."""
+    return softmax(first) - weight * softmax(second)
+
+
+def differential_weight(layer: int) -> float:
+    """lambda at initialisation, 0.8 - 0.6 e^{-0.3 (l - 1)} in layer l = 1, 2, ... (Ye et al. 2024, sec. 2.1).
+
+    Their lambda also holds e^{q_1 k_1} - e^{q_2 k_2} of learned vectors; that difference starts with mean 0.
+
+    Raises:
+        ValueError: a layer below 1.
+    """
+    if layer < 1:
+        raise ValueError(f"differential_weight: layer {layer}; layers are counted from 1")
+    return 0.8 - 0.6 * math.exp(-0.3 * (layer - 1))
 
 
 def no_bias(tokens: int, heads: int) -> Float[Tensor, "heads tokens tokens"]:
@@ -85,12 +135,15 @@ POSITION_BIASES: dict[str, Callable[[int, int], Float[Tensor, "heads tokens toke
 }
 
 
-def centre(attention: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries keys"]:
-    """Attention without its uniform part, A - 11^T / T (Nait Saada, Naderi & Tanner 2025, the removed spectral gap).
+def centre(attention: Float[Tensor, "*batch queries keys"], mean: float = 1.0) -> Float[Tensor, "*batch queries keys"]:
+    """Attention without its uniform part, A - m 11^T / T (Nait Saada, Naderi & Tanner 2025, the removed spectral gap).
 
     For a row-stochastic A this takes the eigenvalue 1 of the vector 1 to 0 and leaves every other eigenvalue.
+
+    Args:
+        mean: m = T E[A_ij], the mean row sum: 1 for softmax; for other activations ``random_attention.moments``.
     """
-    return attention - 1 / attention.shape[-1]
+    return attention - mean / attention.shape[-1]
 
 
 def softmax_deviation(

@@ -18,6 +18,9 @@ class Measurements:
     attention_step: s.AttentionStep
     encoder_depth: s.EncoderDepth
     roberta_attention: s.RobertaAttention
+    gap_activations: s.GapActivations
+    gap_finite_size: s.GapFiniteSize
+    gap_quantisation: s.GapQuantisation
     markov_depth: s.MarkovDepth
     gaussian_spectrum: s.GaussianSpectrum
 

@@ -94,6 +94,61 @@ class AttentionStep:
         return self
 
 
+TokenRatio = Annotated[float, Field(ge=0, le=1)]  # gamma = T/d: above 1 tokens cannot be orthonormal; 0 = any width
+TokenRatios = Annotated[tuple[TokenRatio, ...], Field(min_length=1)]
+TokenCounts = Annotated[tuple[Annotated[int, Field(ge=4)], ...], Field(min_length=1)]  # T; at least 4 for a bulk
+Activation = Literal["softmax", "relu", "sigmoid", "sigmoid/T", "linear"]
+
+
+@settings
+class GapActivations:
+    """Spectral gap by activation, before and after the mean is removed, and the share of the top direction."""
+
+    activations: Annotated[tuple[Activation, ...], Field(min_length=1)]  # in the order of the tensors' axis
+    logit_variances: Positives  # s^2 of a logit
+    ratios: TokenRatios  # gamma, of orthonormal tokens
+    tokens: TokenCounts
+    runs: Annotated[int, Field(ge=2)]  # independent draws of the weights; at least 2 for a spread
+    differential_layers: Sizes  # layers whose initial lambda differential attention is given, counted from 1
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Self:
+        if "softmax" not in self.activations or len(set(self.activations)) < len(self.activations):
+            raise ValueError(f"activations: {', '.join(self.activations)}; softmax and others, each at most once")
+        if 1 not in self.logit_variances:
+            raise ValueError("logit_variances: 1 must be among them, the variance that N(0, 1) weights give")
+        return self
+
+
+@settings
+class GapFiniteSize:
+    """Leading eigenvalues and singular values of softmax attention against their limits, by number of tokens."""
+
+    tokens: TokenCounts
+    runs: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)]  # draws at each number of tokens
+    logit_variance: Positive  # s^2 of a logit
+    orthonormal_ratios: TokenRatios  # gamma of orthonormal tokens
+    gaussian_ratios: Positives  # gamma of Gaussian tokens of unit length
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.runs) != len(self.tokens):
+            raise ValueError(f"runs: {len(self.runs)} values for {len(self.tokens)} numbers of tokens; one each")
+        if min(self.tokens) < max(self.gaussian_ratios):
+            raise ValueError(f"gaussian_ratios: at most the fewest tokens, {min(self.tokens)}, or the width is below 1")
+        return self
+
+
+@settings
+class GapQuantisation:
+    """Largest singular value, entry range and int8 error of the tokens after attention layers, gap kept or removed."""
+
+    tokens: TokenCounts  # T; the width d is the same, so that tokens start orthonormal
+    runs: Annotated[int, Field(ge=2)]  # independent draws; at least 2 for a spread
+    depth: Annotated[int, Field(ge=2)]  # layers
+    logit_variance: Positive  # s^2 of the logits of attention that does not look at the tokens
+
+
 MarkovConfig = Literal[
     "A",
     "A + LN",
