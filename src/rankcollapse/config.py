@@ -20,6 +20,9 @@ class Measurements:
     roberta_attention: s.RobertaAttention
     markov_depth: s.MarkovDepth
     gaussian_spectrum: s.GaussianSpectrum
+    gradient_norms: s.GradientNorms
+    logit_gradient_norms: s.LogitGradientNorms
+    gap_scaling: s.GapScaling
 
 
 @s.settings
