@@ -103,45 +103,43 @@ def linearise(tokens: Float[Tensor, "*batch tokens width"], weights: Weights, va
     )
 
 
-def value_gradient(first: Block, second: Block) -> Float[Tensor, "*batch"]:
+def value_gradient(first: Block, second: Block, *, frozen: bool = False) -> Float[Tensor, "*batch"]:
     """||dX_2/dW_V||_F^2 for the values of the first of two blocks, in O(T^3) for T = d; ``second`` is at its output.
 
     All paths of the second block are sums of outer products of three vectors, and LayerNorm of either block turns one
-    such sum into two, so the norm follows from Gram matrices (see ``outer_products``).
+    such sum into two, so the norm follows from Gram matrices (see ``outer_products``). ``frozen`` holds the second
+    block's attention matrix fixed: the value path (and the skip) alone.
     """
     n = Vectors(second.output, per_row=True)
-    terms = _paths(first, second)
+    terms = _paths(first, second, frozen)
     norms = squared_norms(terms)
     if second.variant.norm:  # ||N_i T||^2 = (||C T||^2 - gamma_i ||n_i^T T||^2) / s_i^2
         norms = norms - _shrinkage(second) * squared_norms([contracted(term, n) for term in terms])
     return (norms / second.scale.squeeze(-1).square()).sum(-1)
 
 
-def transposed_gradient(first: Block, second: Block) -> Float[Tensor, "*batch"]:
+def transposed_gradient(first: Block, second: Block, *, frozen: bool = False) -> Float[Tensor, "*batch"]:
     """||J^T (A_1 X_0 ⊗ I)||_F^2 with J the derivative of ``second`` at the tokens it was linearised at, in O(T^3).
 
     It sums over output tokens what dX_2/dW_V sums over input tokens: sum_k || sum_i (dY_i/dx_k) ⊗ b_i ||^2 with
     b = A_1 X_0. With ``second`` at the network's input this is what the rebuttal's figure VIII shows, up to the
-    factor 4 of its doubled skip.
+    factor 4 of its doubled skip. ``frozen`` as in ``value_gradient``.
     """
     b = first.attention @ first.tokens / second.scale
-    rows, outputs = Vectors(b, per_row=True), Vectors(b)
-    weight, basis, ones = second.softmax.mT, *_basis(second)
-    v, q, k = Vectors(second.values), Vectors(second.queries), Vectors(second.keys)
-    v_row, mean, mean_row = (
-        Vectors(second.values, per_row=True),
-        Vectors(second.mean_values),
-        Vectors(second.mean_values, per_row=True),
-    )
+    P, (basis, ones), q = second.softmax, _basis(second), Vectors(second.queries)
+    by_token = b, second.values, second.mean_values, second.output
+    (outputs, rows), (v, v_row), (mean, mean_row), (n, n_row) = ((Vectors(x), Vectors(x, True)) for x in by_token)
     value = Term(ones, (Vectors(second.value_map), basis, Vectors(second.attention.mT @ b, per_row=True)))
-    as_key = [Term(weight, (v_row, q, outputs)), Term(-weight, (mean, q, outputs))]
-    as_query = [Term(second.softmax, (v, k, rows)), Term(-second.softmax, (mean_row, k, rows))]
+    as_key, as_query = [], []
+    if not frozen:
+        k = Vectors(second.keys)
+        as_key = [Term(P.mT, (v_row, q, outputs)), Term(-P.mT, (mean, q, outputs))]
+        as_query = [Term(P, (v, k, rows)), Term(-P, (mean_row, k, rows))]
     if second.variant.skip:
         as_query.append(Term(ones, (Vectors(_centred(basis.data, second.variant.norm)), basis, rows)))
     terms = [value, *as_key, *as_query]
     if second.variant.norm:
         factor = -1 / second.output.shape[-1]
-        n, n_row = Vectors(second.output), Vectors(second.output, per_row=True)
         terms.append(Term(factor * second.attention.mT, (n, Vectors(second.output @ second.value_map.mT), outputs)))
         terms += [replaced(term, 0, n, factor) for term in as_key]
         terms += [replaced(term, 0, n_row, factor) for term in as_query]
@@ -241,7 +239,7 @@ def _value_key(second: Block, L: Tensor, Lambda: Tensor, G: Tensor, k: slice) ->
     return 2 * (products.sum(-1) / second.scale.squeeze(-1).square()).sum()
 
 
-def _paths(first: Block, second: Block) -> list[Term]:
+def _paths(first: Block, second: Block, frozen: bool) -> list[Term]:
     """Return C N_i^-1 (dX_2,i/dx_k) N_k ⊗ b_k summed over k as terms with a row i: values, keys, queries, skip."""
     norm, width = first.variant.norm, first.tokens.shape[-1]
     b = first.attention @ first.tokens / first.scale
@@ -251,8 +249,10 @@ def _paths(first: Block, second: Block) -> list[Term]:
     P, v, mean = second.softmax, Vectors(second.values), Vectors(second.mean_values, per_row=True)
     q, k = Vectors(_centred(second.queries, norm), per_row=True), Vectors(_centred(second.keys, norm))
     value = Term(ones, (Vectors(second.value_map), inner, Vectors(second.attention @ b, per_row=True)))
-    as_key = [Term(P, (v, q, inputs)), Term(-P, (mean, q, inputs))]
-    as_query = [Term(P, (v, k, rows)), Term(-P, (mean, k, rows))]
+    as_key, as_query = [], []
+    if not frozen:
+        as_key = [Term(P, (v, q, inputs)), Term(-P, (mean, q, inputs))]
+        as_query = [Term(P, (v, k, rows)), Term(-P, (mean, k, rows))]
     if second.variant.skip:
         as_query.append(Term(ones, (Vectors(_centred(basis.data, second.variant.norm)), inner, rows)))
     terms = [value, *as_key, *as_query]

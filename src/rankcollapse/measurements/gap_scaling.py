@@ -32,7 +32,7 @@ def measure(settings: GapScaling, *, device: torch.device, seed: int, track: Tra
 
     Returns:
         token_norm/<T>: ``[scaling, attention, gap, run, layer]``, layers 0..settings.layers: ||X_l||_F / sqrt(T), no
-            skip, no LayerNorm; 0 when the tokens have coincided and A - 11^T/T has annihilated them.
+            skip, no LayerNorm; exactly 0 when A - 11^T/T is zero to the last digit of every entry: annihilated.
         gradients/<T>: ``[scaling, gap, weight, run]``: log ||dX_2/dW||_F^2 under A(X).
         collapse/residual_sizes: ``[size]``: eps = 1, ..., 10^-decades, then 0.
         collapse/gradients: ``[weight, size, run]``: ||dX_2/dW||_F at X_0 = 1 x^T + eps R, x and R of N(0,1) entries,

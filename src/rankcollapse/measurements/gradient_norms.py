@@ -26,6 +26,8 @@ def measure(settings: GradientNorms, *, device: torch.device, seed: int, track: 
         as_defined: log ||dX_2/dW_V||_F^2, W_V of the first block, the second one's Jacobian at its input X_1.
         as_plotted: log ||J^T (A_1 X_0 ⊗ I)||_F^2, the second block's Jacobian J at the network's input X_0, transposed;
             with skip plus log 4, the released block being doubled.
+        ``as_defined/frozen/<T>``, ``as_plotted/frozen/<T>``: the same with the second block's attention matrix held
+            fixed, so that only its values and its skip carry the derivative.
 
     Raises:
         FloatingPointError: a norm is not finite; names the configuration and T.
@@ -34,24 +36,27 @@ def measure(settings: GradientNorms, *, device: torch.device, seed: int, track: 
     measured: dict[str, list[Tensor]] = {}
     for tokens, runs in track(batches, "gradient_norms: T, runs", len(batches)):
         drawn = draw(seed, tokens, runs, device)
-        norms = [both_gradients(variant_of(config), *drawn) for config in settings.configs]
-        for name, by_config in zip(("as_defined", "as_plotted"), zip(*norms, strict=True), strict=True):
-            values = torch.stack(by_config).log().cpu()
+        norms = [gradients(variant_of(config), *drawn) for config in settings.configs]
+        for name in norms[0]:
+            values = torch.stack([by_name[name] for by_name in norms]).log().cpu()
             require_finite(f"gradient_norms: {name}", settings.configs, tokens, values)
             measured.setdefault(f"{name}/{tokens}", []).append(values)
     return {key: torch.cat(parts, -1) for key, parts in measured.items()}
 
 
-def both_gradients(
+def gradients(
     variant: Variant, tokens: Float[Tensor, "runs tokens width"], weights: tuple[Weights, Weights]
-) -> tuple[Float[Tensor, "runs"], Float[Tensor, "runs"]]:
-    """Return the squared norms as defined and as plotted."""
+) -> dict[str, Float[Tensor, "runs"]]:
+    """Return the squared norms by name, as defined and as plotted, whole and with the attention frozen."""
     first = linearise(tokens, weights[0], variant)
+    behind, at_input = (linearise(X, weights[1], variant) for X in (first.output, tokens))
     doubled = DOUBLED if variant.skip else 1.0
-    return (
-        value_gradient(first, linearise(first.output, weights[1], variant)),
-        doubled * transposed_gradient(first, linearise(tokens, weights[1], variant)),
-    )
+    return {
+        "as_defined": value_gradient(first, behind),
+        "as_defined/frozen": value_gradient(first, behind, frozen=True),
+        "as_plotted": doubled * transposed_gradient(first, at_input),
+        "as_plotted/frozen": doubled * transposed_gradient(first, at_input, frozen=True),
+    }
 
 
 def variant_of(config: str) -> Variant:
