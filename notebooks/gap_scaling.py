@@ -40,7 +40,7 @@ scaling = page["gap_scaling"]
 settings = scaling.provenance.settings
 SCALES, ATTENTIONS, GAPS = ("N(0,1)", "N(0,1/d)"), ("A(X)", "A"), ("with gap", "gap removed")
 WEIGHTS = ("values", "queries", "keys")
-STREAMS = ("uniform attention", "A(X)", "A(X), gap removed", "A(X) + skip")
+STREAMS = ("uniform", "A(X)", "gap removed", "A(X) + skip")
 RESOLVED = 1e-12  # relative residuals below this are the rounding of 64-bit tokens
 sizes = [size for size, _ in settings["sizes"]]
 layers = np.arange(1, settings["layers"] + 1)
@@ -86,7 +86,7 @@ note(picture.axes[1], "solid: gap removed\ndashed: with gap", "upper left")
 # %%
 exponents = {}
 for s, scale in enumerate(SCALES):
-    axes = panel(f"exponent of the norm, {scale}", xlabel="layer", ylabel="exponent in T")
+    axes = panel(f"exponent, {scale}", xlabel="layer", ylabel="exponent in T")
     for a, attention in enumerate(ATTENTIONS):
         for gap, style in enumerate(("--", "-")):
             positive = (medians[s, a, gap] > 0).all(-1)
@@ -113,7 +113,8 @@ for s, scale in enumerate(SCALES):
         for gap, style in enumerate(("--", "-")):
             label = f"{weight}, {slopes[s, 1, w]:+.1f} ({slopes[s, 0, w]:+.1f})" if gap else None
             axes.plot(gradient_sizes, means[s, gap, w], linestyle=style, color=f"C{w}", label=label)
-    axes.margins(y=0.05 if s == 0 else 0.5)
+    if s == 1:
+        axes.set_ylim(top=means[1].max() + 0.5 * np.ptp(means[1]))
     axes.legend(loc="upper left", fontsize=5, title="slope, removed (with gap)")
     axes.get_legend().get_title().set_fontsize(5)
     whole_sizes(axes, gradient_sizes)
@@ -148,7 +149,7 @@ for k, stream in enumerate(STREAMS):
     axes.plot(depth, residual[k].mean(0), color=f"C{k + 3}", label=stream)
     page.record("relative residual", residual[k], stream=stream, run=range(len(residual[k])), layer=depth)
 axes.axhspan(axes.get_ylim()[0], RESOLVED, color="0.93", zorder=0)
-axes.legend(loc=(0.17, 0.33), fontsize=5)
+axes.legend(loc=(0.17, 0.3), fontsize=5)
 
 axes = panel("queries over values", yscale="log", xlabel="layer", ylabel="ratio")
 for k, stream in enumerate(STREAMS):

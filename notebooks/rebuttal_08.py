@@ -205,7 +205,9 @@ for number, axes in enumerate(picture.axes):
 # dominates, and that goes away with the gap. At the tokens that really enter the second block the logits are wider,
 # most of the gradient is the derivative of the softmax itself, and that the fix does not slow. So the exact gradient
 # explodes in $T$ at the second layer, steeper than drawn, and removing the gap lowers its level without LayerNorm,
-# raises it with LayerNorm, and slows its growth in neither case.
+# raises it with LayerNorm, and slows its growth in neither case. Gradients by queries and keys, followed to smaller
+# widths because they cost $T$ times as much, grow as fast; the change of their slopes is at most what the runs
+# resolve.
 
 # %%
 slopes, samples = defined.slopes(with_gap)

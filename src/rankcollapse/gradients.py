@@ -146,7 +146,7 @@ def transposed_gradient(first: Block, second: Block, *, frozen: bool = False) ->
     return squared_norms(terms).sum(-1)
 
 
-def logit_gradients(first: Block, second: Block, rows: int = 32) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def logit_gradients(first: Block, second: Block, rows: int = 16) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """||dX_2/dW_Q||_F^2 and ||dX_2/dW_K||_F^2 for the first of two blocks, in O(T^4) for T = d; no batch axes.
 
     ``rows`` output tokens are taken at once; the memory is that of two T d^2 tensors and of 8 rows T d ones.
@@ -177,7 +177,7 @@ def entry(block: Block, weight: str) -> tuple[Float[Tensor, "tokens width inner"
 
 
 def chained_gradient(
-    second: Block, L: Float[Tensor, "tokens width inner"], b: Float[Tensor, "tokens outer"], rows: int = 32
+    second: Block, L: Float[Tensor, "tokens width inner"], b: Float[Tensor, "tokens outer"], rows: int = 16
 ) -> Float[Tensor, ""]:
     """sum_i || sum_k (dY_i/dx_k) L_k ⊗ b_k ||^2 for any L and b, in O(T^4), ``rows`` output tokens at a time.
 
