@@ -23,6 +23,9 @@ class Measurements:
     gap_quantisation: s.GapQuantisation
     markov_depth: s.MarkovDepth
     gaussian_spectrum: s.GaussianSpectrum
+    gradient_norms: s.GradientNorms
+    logit_gradient_norms: s.LogitGradientNorms
+    gap_scaling: s.GapScaling
 
 
 @s.settings

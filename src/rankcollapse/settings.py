@@ -4,7 +4,7 @@ No mathematics and no torch here: the workflow reads this module at every start,
 depends on the values (its ``params``), not on this file.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -200,6 +200,66 @@ class GaussianSpectrum:
                 if tokens / ratio < 1:
                     raise ValueError(f"ratios: gamma = {ratio:g} and T = {tokens}: width T/gamma < 1; at most {tokens}")
         return self
+
+
+GradientConfig = Literal[
+    "A(X)",
+    "A(X) + LN",
+    "A(X) + skip",
+    "A(X) + skip + LN",
+    "A(X)_perp",
+    "A(X)_perp + LN",
+    "A(X)_perp + skip",
+    "A(X)_perp + skip + LN",
+]
+SizesWithRuns = Annotated[  # (tokens T = width d, independent draws); at least 2 of each, for a spread
+    tuple[tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(ge=2)]], ...], Field(min_length=2)
+]
+
+
+@settings
+class GradientNorms:
+    """Norm of the derivative of two attention blocks by the first one's values, by width (Mind the Gap, VIII)."""
+
+    configs: Annotated[tuple[GradientConfig, ...], Field(min_length=1)]  # in the order of the tensors' axis
+    sizes: SizesWithRuns  # T = d and runs
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        return _distinct(self)
+
+
+@settings
+class LogitGradientNorms:
+    """The same by the first block's queries and keys, which cost T times as much."""
+
+    configs: Annotated[tuple[GradientConfig, ...], Field(min_length=1)]  # in the order of the tensors' axis
+    sizes: SizesWithRuns  # T = d and runs
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        return _distinct(self)
+
+
+def _distinct(settings: Any) -> Any:
+    for name, values in (("configs", settings.configs), ("sizes", [tokens for tokens, _ in settings.sizes])):
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name}: {', '.join(map(str, values))}; each at most once")
+    return settings
+
+
+@settings
+class GapScaling:
+    """Values N(0, 1) against N(0, 1/d): tokens and gradients by width; and gradients of tokens that have collapsed."""
+
+    sizes: SizesWithRuns  # T = d and runs of the token norms
+    layers: Size  # depth of the token norms
+    gradient_sizes: SizesWithRuns  # T = d and runs of the gradients by width
+    collapsed_tokens: Annotated[int, Field(ge=2)]  # T = d of the tokens on their way to rank one
+    collapsed_runs: Annotated[int, Field(ge=2)]  # draws of those
+    residual_decades: Annotated[int, Field(ge=2)]  # their residual falls from 1 to 10^-this, relative to the mean token
+    residual_steps: Size  # sizes of the residual a decade
+    collapsed_layers: Size  # depth of the gradients by depth
 
 
 @settings
