@@ -18,6 +18,9 @@ class Measurements:
     attention_step: s.AttentionStep
     encoder_depth: s.EncoderDepth
     roberta_attention: s.RobertaAttention
+    tinybert_width: s.TinybertWidth
+    gpt2_attention: s.Gpt2Attention
+    roberta_rank: s.RobertaRank
     markov_depth: s.MarkovDepth
     gaussian_spectrum: s.GaussianSpectrum
 
