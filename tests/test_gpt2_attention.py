@@ -105,5 +105,5 @@ def test_bad_settings_are_refused_in_one_line(settings):
 
 def test_attention_to_later_tokens_is_refused(settings, monkeypatch):
     monkeypatch.setattr(gpt2_attention.encoders, "attention_weights", lambda *_: [torch.full((1, 3, 30, 30), 1 / 30)])
-    with pytest.raises(RuntimeError, match=r"gpt2_attention: text, T = 30: attention to later tokens"):
+    with pytest.raises(RuntimeError, match=r"gpt2_attention: T = 30: attention to later tokens"):
         gpt2_attention.measure(settings, device=CPU, seed=0)

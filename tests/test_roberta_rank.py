@@ -56,7 +56,7 @@ def test_keys_and_axes(settings, tensors):
     assert {shapes.pop(f"width/{name}") for name in ("A", "A_perp")} == {(3, 2, 2)}
     assert set(shapes) == {f"depth/{name}" for name in settings.depth_controls}
     assert set(shapes.values()) == {(3, 4)}
-    assert all(value.isfinite().all() and (value >= 1).all() for value in tensors.values())
+    assert all(value.isfinite().all() and (value >= 0).all() for value in tensors.values())
 
 
 def test_both_views_of_a_run_are_the_same_numbers(tensors):
@@ -86,9 +86,9 @@ def test_unit_values_are_value_weights_drawn_at_unit_variance(settings, tensors)
     ids = 4 + torch.tensor([shortened(longest_pattern(REPEATS), 30)])
     for name, edit in (("A + values", None), (FIXED, Change("centred", gain=math.sqrt(30)))):
         singular = torch.stack([torch.linalg.svdvals(state[0]) for state in encoders.hidden_states(encoder, ids, edit)])
-        expected = singular.pow(4).sum(-1) / singular[:, 0].pow(4)
+        expected = singular[:, 1:].pow(4).sum(-1) / singular[:, 0].pow(4)
         # float32 tokens: eps = 1.2e-7 times a gain of up to 270, through three layers
-        torch.testing.assert_close(tensors[f"depth/{name}"][1], expected, rtol=1e-4, atol=0)
+        torch.testing.assert_close(tensors[f"depth/{name}"][1], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_gains_by_hand(settings):
@@ -109,7 +109,7 @@ def test_gains_by_hand(settings):
 
 def test_scaling_all_of_attention_outweighs_the_skip(tensors):
     # Heads of a nearly uniform A with large values replace every token by one and the same vector; centred they do not.
-    assert (tensors["depth/A + values + sqrt T"][:, 1] - 1 < 0.1 * (tensors["depth/A"][:, 1] - 1)).all()
+    assert (tensors["depth/A + values + sqrt T"][:, 1] < 0.1 * tensors["depth/A"][:, 1]).all()
     assert (tensors[f"depth/{FIXED}"][:3, 3] > tensors["depth/A"][:, 3]).all()
 
 

@@ -1,7 +1,7 @@
 """First-layer causal attention of a GPT-2 at random initialisation (Nait Saada, Naderi & Tanner 2025, figure IV)."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -38,18 +38,20 @@ def measure(settings: Gpt2Attention, *, device: torch.device, seed: int, track: 
     config = encoders.architecture(settings.models, settings.architecture, layers=1)
     config.vocab_size = longest
     grid = (len(settings.lengths), settings.runs)
+    cells = [(source, settings.length) for source in settings.sources] + [("text", size) for size in settings.lengths]
+    texts = {cell: torch.tensor([pattern(settings, *cell)], device=device) for cell in cells}
     found = {key: torch.empty(grid, dtype=torch.float64) for key in ("second_eigenvalue", "singular_ratio")}
     for run in track(range(settings.runs), "gpt2_attention: runs", settings.runs):
         encoder = encoders.random_encoder(config, generator(seed, "gpt2_attention", run)).to(device)
         for source in settings.sources:
-            attention = _head(encoder, settings, source, settings.length)
+            attention = _head(encoder, texts[source, settings.length], settings)
             if run == 0:
                 found[f"attention/{source}"] = attention.float().cpu()
             for key, values in _spectrum(attention).items():
                 empty = torch.empty(settings.runs, settings.length, dtype=torch.float64)
                 found.setdefault(f"{key}/{source}", empty)[run] = values.cpu()
         for row, length in enumerate(settings.lengths):
-            attention = _head(encoder, settings, "text", length)
+            attention = _head(encoder, texts["text", length], settings)
             squares = torch.linalg.eigvalsh(attention @ attention.mT)  # of the singular values, ascending
             # Triangular: the eigenvalues are the diagonal, whose first entry is 1.
             found["second_eigenvalue"][row, run] = attention.diagonal()[1:].max().item()
@@ -65,14 +67,11 @@ def pattern(settings: Gpt2Attention, source: str, length: int) -> list[int]:
     return [position - 1 for position in framed[1:-1]]  # without the start and the end token
 
 
-def _head(encoder: PreTrainedModel, settings: Gpt2Attention, source: str, length: int) -> Float[Tensor, "query key"]:
+def _head(encoder: PreTrainedModel, ids: Int[Tensor, "1 token"], settings: Gpt2Attention) -> Float[Tensor, "query key"]:
     """Return the chosen head of layer 1 in float64; raises when a token attends to a later one."""
-    ids = torch.tensor([pattern(settings, source, length)], device=encoder.device)
     attention = encoders.attention_weights(encoder, ids)[0][0, settings.head].double()
     if attention.triu(1).any():
-        raise RuntimeError(
-            f"gpt2_attention: {source}, T = {length}: attention to later tokens; a causal model expected"
-        )
+        raise RuntimeError(f"gpt2_attention: T = {len(attention)}: attention to later tokens; a causal model expected")
     return attention
 
 

@@ -18,7 +18,7 @@ from rankcollapse.changed_attention import Change, Matrix, make_changeable
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.settings import RobertaRank
-from rankcollapse.spectrum import stable_rank
+from rankcollapse.spectrum import stable_rank_excess
 from rankcollapse.tokens import longest_pattern, shortened
 
 FIRST_ID = 4  # above the special tokens: the padding row is zero
@@ -52,7 +52,10 @@ VARIANTS = {
 
 @torch.inference_mode()
 def measure(settings: RobertaRank, *, device: torch.device, seed: int, track: Track = silent) -> dict[str, Tensor]:
-    r"""Return the stable rank of the hidden states of a RoBERTa in evaluation mode, its attention changed.
+    r"""Return how far the hidden states of a RoBERTa in evaluation mode, its attention changed, are from rank one.
+
+    That is sr - 1, sr the stable rank of X X^T. The forward pass is float32, whose rounding lets a collapse be
+    followed to about 1e-26.
 
     Every head of every layer computes g B V in place of A V. Label "A": B = A; "A_perp": B = A - 11^T/T, the stated
     removal of the gap; "mean removed": B = (I - 11^T/T) A; "deflated": B = A less its largest singular value; "no
@@ -62,9 +65,9 @@ def measure(settings: RobertaRank, *, device: torch.device, seed: int, track: Tr
     differences between variants are the variants' own. Tokens are equal exactly where those of the published text
     are, cut to T. Only as many embedding rows are drawn as there are tokens: rows are independent.
 
-    - ``width/<variant>`` [run, length, layer]: float64, for ``settings.fixed`` and ``width_controls``; lengths and
-      layers in the order of the settings.
-    - ``depth/<variant>`` [run, layer]: float64, for ``settings.fixed`` and ``depth_controls`` at T =
+    - ``width/<variant>`` [run, length, layer]: float64, sr - 1, for ``settings.fixed`` and ``width_controls``; lengths
+      and layers in the order of the settings.
+    - ``depth/<variant>`` [run, layer]: float64, sr - 1, for ``settings.fixed`` and ``depth_controls`` at T =
       ``settings.depth_length``; layers 0 (embedding output) .. depth.
 
     ``settings.runs`` runs of ``fixed``, ``control_runs`` of the others.
@@ -126,4 +129,4 @@ def _cells(settings: RobertaRank, run: int) -> Iterator[tuple[str, int]]:
 
 
 def _ranks(states: list[Float[Tensor, "1 token width"]]) -> Float[Tensor, " layer"]:
-    return torch.stack([stable_rank(state[0].double()) for state in states]).cpu()
+    return torch.stack([stable_rank_excess(state[0].double()) for state in states]).cpu()

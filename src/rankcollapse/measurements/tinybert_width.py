@@ -44,18 +44,19 @@ def measure(settings: TinybertWidth, *, device: torch.device, seed: int, track: 
     check_architecture(settings.models, settings.architecture, tokens=longest, heads=settings.head + 1)
     config = encoders.architecture(settings.models, settings.architecture, layers=1)
     config.vocab_size = FIRST_ID + longest
+    texts = {source: _texts(settings, source, device) for source in settings.sources}
     grid = (len(settings.sources), len(TOKEN_TYPES), len(settings.lengths), settings.runs, 2)
     found = {"stable_rank": torch.empty(grid, dtype=torch.float64)}
     draws = list(product(range(settings.runs), enumerate(settings.sources)))
     for run, (place, source) in track(draws, "tinybert_width: runs and sources", len(draws)):
         encoder = encoders.random_encoder(config, generator(seed, "tinybert_width", run)).to(device)
         try:
-            for key, values in _eigenvalues(encoder, settings, source).items():
-                table = found.setdefault(key, torch.empty(settings.runs, values.shape[-1], dtype=torch.float64))
-                table[run] = values.cpu()
-            found["stable_rank"][place, 0, :, run] = _ranks(encoder, settings, source).cpu()
+            for key, values in _eigenvalues(encoder, texts[source], settings).items():
+                empty = torch.empty(settings.runs, len(values), dtype=torch.float64)
+                found.setdefault(f"{key[0]}/{source}/{key[1]}", empty)[run] = values.cpu()
+            found["stable_rank"][place, 0, :, run] = _ranks(encoder, texts[source], settings).cpu()
             encoder.embeddings.token_type_embeddings.weight.zero_()
-            found["stable_rank"][place, 1, :, run] = _ranks(encoder, settings, source).cpu()
+            found["stable_rank"][place, 1, :, run] = _ranks(encoder, texts[source], settings).cpu()
         except FloatingPointError as error:
             raise FloatingPointError(f"tinybert_width: {source}, run {run}: {error}") from None
     return found
@@ -72,24 +73,29 @@ def pattern(settings: TinybertWidth, source: str, length: int) -> list[int]:
             return list(range(length))
 
 
-def _ids(settings: TinybertWidth, source: str, length: int, device: torch.device) -> Int[Tensor, "1 token"]:
-    return FIRST_ID + torch.tensor([pattern(settings, source, length)], device=device)
+def _texts(settings: TinybertWidth, source: str, device: torch.device) -> dict[int, Int[Tensor, "1 token"]]:
+    """Return the token ids of a source by length."""
+    lengths = {*settings.lengths, *settings.spectrum_lengths}
+    return {length: FIRST_ID + torch.tensor([pattern(settings, source, length)], device=device) for length in lengths}
 
 
-def _eigenvalues(encoder: PreTrainedModel, settings: TinybertWidth, source: str) -> dict[str, Float[Tensor, " token"]]:
-    """Return the eigenvalues of the chosen head of layer 1 by the key they are filed under."""
-    found: dict[str, Tensor] = {}
+def _eigenvalues(
+    encoder: PreTrainedModel, texts: dict[int, Tensor], settings: TinybertWidth
+) -> dict[tuple[str, int], Float[Tensor, " token"]]:
+    """Return the eigenvalues of the chosen head of layer 1, real and imaginary parts apart, by part and length."""
+    found: dict[tuple[str, int], Tensor] = {}
     for length in settings.spectrum_lengths:
-        weights = encoders.attention_weights(encoder, _ids(settings, source, length, encoder.device))
-        values = spectrum.eigenvalues(weights[0][0, settings.head])
-        found |= {f"eigenvalues_re/{source}/{length}": values.real, f"eigenvalues_im/{source}/{length}": values.imag}
+        values = spectrum.eigenvalues(encoders.attention_weights(encoder, texts[length])[0][0, settings.head])
+        found |= {("eigenvalues_re", length): values.real, ("eigenvalues_im", length): values.imag}
     return found
 
 
-def _ranks(encoder: PreTrainedModel, settings: TinybertWidth, source: str) -> Float[Tensor, "length layer"]:
+def _ranks(
+    encoder: PreTrainedModel, texts: dict[int, Tensor], settings: TinybertWidth
+) -> Float[Tensor, "length layer"]:
     """Return the stable ranks of hidden states 0 and 1 by length."""
     by_length = []
     for length in settings.lengths:
-        states = encoders.hidden_states(encoder, _ids(settings, source, length, encoder.device))
+        states = encoders.hidden_states(encoder, texts[length])
         by_length.append(torch.stack([spectrum.stable_rank(state[0].double()) for state in states]))
     return torch.stack(by_length)
