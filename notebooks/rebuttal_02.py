@@ -64,7 +64,7 @@ def ticks_at_lengths(axes):
 
 picture = new_figure(7.2)
 rows = picture.add_gridspec(3, 1, height_ratios=[0.85, 1, 1])
-spectra, middle, below = (rows[row].subgridspec(1, 3) for row in range(3))
+spectra, middle, below = (rows[row].subgridspec(1, count) for row, count in enumerate((len(lengths), 3, 3)))
 
 # %% [markdown]
 # **The spectra.** One run of ours over the published realisation. The Kolmogorov-Smirnov distance compares the

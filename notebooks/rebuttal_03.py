@@ -47,6 +47,7 @@ bert = page["tinybert_width"]
 settings = bert.provenance.settings
 sources, lengths, runs = settings["sources"], settings["lengths"], settings["runs"]
 NAMES = {"text": "our text", "published": "published repeats", "distinct": "all distinct"}
+WIDTH = 312  # d of the architecture
 fair = sources.index("published")
 rank = bert["stable_rank"]  # source, token type, length, run, layer
 curve = published.curve("fig_III_b_stable_rank", "T", "stable_rank", {})
@@ -161,7 +162,7 @@ title(axes, next(letters), "before (open), after (filled) layer 1")
 # that the collapse follows from the gap.
 
 # %%
-above = [length for length in settings["spectrum_lengths"] if length > 312] or settings["spectrum_lengths"]
+above = [length for length in settings["spectrum_lengths"] if length > WIDTH] or settings["spectrum_lengths"]
 pools = [eigenvalues(source, length) for source in sources for length in above]
 page.judge(
     "M03",

@@ -96,7 +96,8 @@ if comparable:
 # %%
 differences = {}
 for column, layer in enumerate(layers):
-    axes = panel(f"difference at layer {layer}", xscale="log", yscale="log", xlabel="tokens T")
+    axes = panel(f"difference at layer {layer}", xscale="log", xlabel="tokens T")
+    axes.set_yscale("symlog", linthresh=1e-3)
     for color, name in enumerate(MODELS):
         if name == "A":
             continue
@@ -113,10 +114,9 @@ for column, layer in enumerate(layers):
     rates = {name: exponent(np.array(lengths), above_one[name][..., column]) for name in MODELS}
     page.record("exponent a of sr - 1 ~ T^-a", list(rates.values()), layer=layer, model=list(rates))
     text = "\n".join(f"{MODELS[name].split(':')[0]} $\\propto T^{{{-rate:.2f}}}$" for name, rate in rates.items())
-    note(axes, f"stable rank − 1\n{text}", "lower left")
+    note(axes, f"stable rank − 1\n{text}", "upper right")
 picture.axes[len(layers)].set_ylabel("difference from the original")
-low, high = picture.axes[len(layers)].get_ylim()
-picture.axes[len(layers)].set_ylim(low / 12, high * 2)
+picture.axes[len(layers)].set_ylim(-1e-3, 3)
 
 # %% [markdown]
 # ## What follows

@@ -26,6 +26,7 @@ results = "results"
 
 # %%
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 from rankcollapse import published
 from rankcollapse.agreement import compare_means, compare_z
@@ -102,7 +103,7 @@ for color, (scale, label) in enumerate(SCALES.items()):
 axes.legend(loc="upper right", title="values", title_fontsize=6, ncols=2)
 note(axes, "solid: centred, dashed: not", "lower right")
 
-axes = panel("other removals, values scaled alike", **AXES)
+axes = panel("other removals, values scaled", **AXES)
 REMOVALS = {
     fixed: "A − 11ᵀ/T",
     fixed.replace("sqrt T", "sqrt d"): "A − 11ᵀ/T, √d for √T",
@@ -132,9 +133,11 @@ for color, (name, label) in zip(("C1", "C4", "C2"), CHANGES.items(), strict=True
         page.record(f"{name} over original, {part}", values, layer=layer)
 axes.axvline(small, **THEORY)
 axes.axhline(drastic, **THEORY)
-axes.set(xlim=(0.9, max(4, axes.get_xlim()[1])), ylim=(0.5, 2e4))
+axes.set(xlim=(0.9, max(4, axes.get_xlim()[1])), ylim=(0.02, 2e4))
+axes.set_xticks([1, 2, 3, 4], ["1", "2", "3", "4"])
+axes.xaxis.set_minor_locator(NullLocator())
 axes.legend(loc="upper left")
-note(axes, "dashed: small in width,\ndrastic in depth", "upper right")
+note(axes, "dashed: limits of small in width\nand drastic in depth", "lower right")
 
 # %% [markdown]
 # ## What follows

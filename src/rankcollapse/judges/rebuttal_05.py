@@ -32,6 +32,8 @@ def m05(
         f"{sum(scaled)}); less one, at T = {longest}: {ranks}; it falls like {rates}"
     )
     slower = [after < before for before, after in zip(original_exponent, centred_exponent, strict=True)]
-    if all(above) and all(slower):
-        return Ruling(HOLDS, found)
+    if all(above):
+        return (
+            Ruling(HOLDS, found) if all(slower) else Ruling(CONDITION, f"{found}: higher, but falling as fast with T")
+        )
     return Ruling(CONDITION if any(above) or any(scaled) else FALSE, found)
