@@ -37,6 +37,7 @@ roberta = page["roberta_attention"]
 settings = roberta.provenance.settings
 sources, lengths, stds = settings["sources"], settings["lengths"], settings["word_embedding_stds"]
 NAMES = {"text": "our text", "published": "published repeats"}
+SHORT = {"text": "text", "published": "repeats"}
 fair = sources[-1]  # the published repeats, where they were measured
 PUBLISHED_LENGTHS = set(published.read("fig_II_d_eigenvalues")["T"])
 letters = iter(LETTERS)
@@ -75,7 +76,7 @@ spectrum_panels = []
 theirs = {}
 for column, length in enumerate(lengths):
     drawn = eigenvalues(fair, length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 1.5 * np.abs(drawn[1:]).max())
+    bulk, outlier = broken_plane(picture, spectra[column], 1.8 * np.abs(drawn[1:]).max())
     spectrum_panels.append(bulk)
     for axes in (bulk, outlier):
         axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label=f"ours, {NAMES[fair]}")
@@ -94,7 +95,7 @@ for column, length in enumerate(lengths):
         )
         for source in sources
     }
-    note(bulk, "\n".join(f"{NAMES[source]} {agreement.text}" for source, agreement in agreements.items()))
+    note(bulk, "\n".join(f"{SHORT[source]} {agreement.text}" for source, agreement in agreements.items()))
 picture.legend(*spectrum_panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 # %% [markdown]
@@ -121,7 +122,8 @@ for color, length in enumerate(lengths):
     if length in theirs:
         moduli = np.sort(np.abs(theirs[length][1:])) * np.sqrt(length)
         axes.plot(moduli, np.arange(1, len(moduli) + 1) / len(moduli), color="black", linewidth=0.6)
-axes.set(xlabel="$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$")
+widest = max(np.quantile(np.abs(eigenvalues(fair, length)[:, 1:]), 0.999) * np.sqrt(length) for length in lengths)
+axes.set(xlabel="$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$", xlim=(0, 1.1 * widest))
 axes.legend(loc="lower right", fontsize=5)
 title(axes, next(letters), "bulk moduli; black: published")
 

@@ -105,7 +105,7 @@ axes.plot([], [], color="C0", marker="o", linewidth=0.5, label="ours, our text, 
 axes.axhline(0.5, **THEORY, label="uniform causal attention")
 axes.legend(loc="upper right")
 fitted = exponent(np.array(lengths), second.T)
-note(axes, f"falls like $T^{{{-fitted:.2f}}}$", "lower right")
+note(axes, f"fitted: $\\lambda_2 \\propto T^{{{-fitted:.2f}}}$", "lower right")
 page.record("second eigenvalue", second, T=lengths, run=range(runs))
 page.record("fitted exponent of the second eigenvalue", -fitted)
 

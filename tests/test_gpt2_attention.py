@@ -67,7 +67,7 @@ def test_eigenvalues_are_the_diagonal_and_real(tensors):
 @torch.inference_mode()
 def test_gaps_against_a_softmax_by_hand(settings, tensors):
     config = encoders.architecture(settings.models, "gpt2-small", 1)
-    config.vocab_size = 60
+    config.vocab_size = 60  # with its MLP, which changes nothing below it
     encoder = encoders.random_encoder(config, generator(0, "gpt2_attention", 2)).double()
     block = encoder.h[0]
     ids = torch.tensor([pattern(settings, "text", 60)])

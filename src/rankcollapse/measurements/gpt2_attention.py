@@ -36,6 +36,7 @@ def measure(settings: Gpt2Attention, *, device: torch.device, seed: int, track: 
     longest = max(settings.length, *settings.lengths)
     check_architecture(settings.models, settings.architecture, tokens=longest, heads=settings.head + 1)
     config = encoders.architecture(settings.models, settings.architecture, layers=1)
+    config.n_inner = 1  # the MLP behind the attention: drawn after all that is looked at, and not worth its time
     config.vocab_size = longest
     grid = (len(settings.lengths), settings.runs)
     cells = [(source, settings.length) for source in settings.sources] + [("text", size) for size in settings.lengths]
