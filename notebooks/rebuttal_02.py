@@ -76,7 +76,7 @@ spectrum_panels = []
 theirs = {}
 for column, length in enumerate(lengths):
     drawn = eigenvalues(fair, length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 1.8 * np.abs(drawn[1:]).max())
+    bulk, outlier = broken_plane(picture, spectra[column], 2.1 * np.abs(drawn[1:]).max())
     spectrum_panels.append(bulk)
     for axes in (bulk, outlier):
         axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label=f"ours, {NAMES[fair]}")

@@ -41,6 +41,7 @@ from rankcollapse.plotting import (
     published_points,
     title,
 )
+from rankcollapse.theory.embeddings import shared_row_excess
 
 page = Page(figure, results)
 bert = page["tinybert_width"]
@@ -74,7 +75,7 @@ spectra, below = rows[0].subgridspec(1, len(settings["spectrum_lengths"])), rows
 theirs = {}
 for column, length in enumerate(settings["spectrum_lengths"]):
     drawn = eigenvalues("published", length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 2.1 * np.abs(drawn[1:]).max())
+    bulk, outlier = broken_plane(picture, spectra[column], 2.5 * np.abs(drawn[1:]).max())
     for axes in (bulk, outlier):
         axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label="ours, published repeats")
     page.record_spectrum("ours, published repeats", drawn, run=0, T=length)
@@ -148,12 +149,12 @@ for color, (row, kind) in enumerate(((0, "as it is"), (1, "no shared row"))):
             axes.plot(lengths, values.mean(1), color=f"C{color}", linestyle=style, label=label, **marker)
             series = f"ours, {kind}, layer {layer}, stable rank less one"
             page.record(series, values, source=source, T=lengths, run=range(runs))
-width = 4 / WIDTH + 4 / np.array(lengths)
+width = shared_row_excess(np.array(lengths), WIDTH)
 axes.plot(lengths, width, **THEORY, label="4/d + 4/T")
 axes.set(xscale="log", yscale="log", xlabel="tokens T", ylabel="stable rank − 1", ylim=(0.01, 3e4))
 page.record("4/d + 4/T, stable rank less one of distinct tokens of cosine 1/3", width, T=lengths)
 axes.legend(loc="upper left")
-title(axes, next(letters), "layer 0 (open), layer 1 (filled)")
+title(axes, next(letters), "layers 0 (open), 1 (filled)")
 
 # %% [markdown]
 # ## What follows

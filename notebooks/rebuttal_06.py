@@ -72,6 +72,7 @@ for color, (name, curve) in {0: ("A", "original"), 2: (fixed, "fixed")}.items():
     lines.append(f"{curve}: {agreement.text}")
 if lines:
     note(axes, "\n".join(lines), "lower left")
+    axes.set_ylim(axes.get_ylim()[0] / 6, None)
 axes.legend(loc="upper left")
 
 axes = panel("as stated", **AXES)
