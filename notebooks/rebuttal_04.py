@@ -88,6 +88,7 @@ if comparable:
     ratios.plot(index, published_eigenvalues * index, **black)
     page.record("published, eigenvalue", published_eigenvalues, i=index)
     note(axes, "\n".join(agreements))
+    axes.set_ylim(None, 30)
     logs = np.log(published_eigenvalues * index)
     page.record("published, mean and std of log(i lambda_i)", [logs.mean(), logs.std()], statistic=["mean", "std"])
     note(ratios, f"published: log mean {logs.mean():.2f}, sd {logs.std():.2f}")

@@ -93,7 +93,7 @@ if comparable:
 
 # %% [markdown]
 # **The difference that the fix makes**, with bootstrap intervals over runs: paired for the stated fix, which has as
-# many runs as the original, and of unequal samples for the fix as plotted.
+# many runs as the original (few, but their spread is small), and of unequal samples for the fix as plotted.
 
 # %%
 differences = {}
