@@ -16,6 +16,7 @@ roberta-small: {model_type: roberta, vocab_size: 50300, hidden_size: 24, num_hid
   intermediate_size: 48, max_position_embeddings: 80, type_vocab_size: 1, layer_norm_eps: 1.0e-5, pad_token_id: 1}
 """
 CPU = torch.device("cpu")
+STDS = ("0.02", "1")
 REPEATS = "resources/published/fig_II_token_repeats.csv"
 
 
@@ -26,7 +27,7 @@ def settings(tmp_path_factory):
     return RobertaAttention(
         models=str(models),
         architecture="roberta-small",
-        word_embedding_std=0.02,
+        word_embedding_stds=(0.02, 1.0),
         sources=("text", "published"),
         text="resources/text/attention.txt",
         repeats=REPEATS,
@@ -43,48 +44,47 @@ def tensors(settings):
 
 def test_keys_and_axes(tensors):
     shapes = {key: tuple(value.shape) for key, value in tensors.items()}
-    assert {key: shape for key, shape in shapes.items() if key.startswith("gram")} == {
-        "gram/text/75": (75, 75),
-        "gram/published/75": (75, 75),
+    assert {key: shape for key, shape in shapes.items() if "/gram/" in key} == {
+        f"{std}/gram/{source}/75": (75, 75) for std in STDS for source in ("text", "published")
     }
-    assert shapes["eigenvalues_re/text/75"] == shapes["eigenvalues_im/published/75"] == (3, 75)
+    assert shapes["0.02/eigenvalues_re/text/75"] == shapes["1/eigenvalues_im/published/75"] == (3, 75)
+    assert shapes["token_repeats/text/75"] == (75,)
     tables = {"stable_rank", "top_eigenvalue", "bulk_radius", "diagonal/mean", "off_diagonal/q99"}
-    assert {shapes[key] for key in tables} == {(2, 1, 3)}
+    assert {shapes[f"{std}/{key}"] for std in STDS for key in tables} == {(2, 1, 3)}
     assert all(value.is_contiguous() and value.isfinite().all() for value in tensors.values())
 
 
 def test_eigenvalues_are_those_of_a_row_stochastic_matrix(tensors):
-    for source in ("text", "published"):
-        values = torch.complex(*(tensors[f"eigenvalues_{part}/{source}/75"] for part in ("re", "im")))
+    for std, source in (("0.02", "text"), ("1", "text"), ("0.02", "published")):
+        values = torch.complex(*(tensors[f"{std}/eigenvalues_{part}/{source}/75"] for part in ("re", "im")))
         # Attention is float32: its rows sum to 1 within a few eps = 1.2e-7, and so is its Perron eigenvalue 1.
         assert (values[:, 0] - 1).abs().max() < 1e-6
         assert values[:, 1:].abs().max() < 0.5
         assert values.imag.sum(-1).abs().max() < 1e-12  # a real matrix: conjugate pairs
-    assert torch.equal(tensors["top_eigenvalue"][1, 0], values[:, 0].abs())
-    assert torch.equal(tensors["bulk_radius"][1, 0], values[:, 1].abs())
+    assert torch.equal(tensors["0.02/top_eigenvalue"][1, 0], values[:, 0].abs())
+    assert torch.equal(tensors["0.02/bulk_radius"][1, 0], values[:, 1].abs())
 
 
 def test_gram_matrix_is_that_of_layer_normed_tokens(tensors):
-    gram = tensors["gram/text/75"].double()
+    gram = tensors["0.02/gram/text/75"].double()
     # A layer norm with eps 1e-5 of an embedding of variance v = 3 s^2 (word, position, type) has squared length
     # d v / (v + eps) per token: 24 / (1 + 1e-5/1.2e-3) = 23.80, with v fluctuating by sqrt(2/24) = 29 %.
     assert gram.diagonal().mean().item() == pytest.approx(23.80, abs=0.1)
     torch.testing.assert_close(gram, gram.mT, rtol=0, atol=1e-5)  # rounded to float32 for filing
-    assert tensors["diagonal/mean"][0, 0, 0].item() == pytest.approx(gram.diagonal().mean().item(), rel=1e-6)
+    assert tensors["0.02/diagonal/mean"][0, 0, 0].item() == pytest.approx(gram.diagonal().mean().item(), rel=1e-6)
     singular = torch.linalg.eigvalsh(gram)
     expected = (singular.square().sum() / singular[-1].square()).item()
-    assert tensors["stable_rank"][0, 0, 0].item() == pytest.approx(expected, rel=1e-5)
+    assert tensors["0.02/stable_rank"][0, 0, 0].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_random_word_embeddings_make_the_tokens_nearly_orthogonal(settings, tensors):
-    wide = roberta_attention.measure(dataclasses.replace(settings, word_embedding_std=1.0), device=CPU, seed=0)
+def test_random_word_embeddings_make_the_tokens_nearly_orthogonal(tensors):
     # Equal variances: cosine 1/3 from the shared token-type row; std 1 against 0.02: distinct tokens share nothing.
-    assert tensors["off_diagonal/median"].mean() / 24 > 0.2
-    assert wide["off_diagonal/median"].abs().mean() / 24 < 0.05
+    assert tensors["0.02/off_diagonal/median"].mean() / 24 > 0.2
+    assert tensors["1/off_diagonal/median"].abs().mean() / 24 < 0.05
     # Equal tokens in front of negligible position embeddings give an entry as large as the diagonal.
     pattern = torch.tensor(repeat_patterns(REPEATS)[75])
     equal = (pattern[:, None] == pattern[None]) & ~torch.eye(75, dtype=torch.bool)
-    gram = wide["gram/published/75"]
+    gram = tensors["1/gram/published/75"]
     assert gram[equal].min() > 0.95 * 24
     assert gram[~equal & ~torch.eye(75, dtype=torch.bool)].max() < 0.95 * 24
 
@@ -120,7 +120,7 @@ def test_drawn_tokens_are_equal_exactly_where_the_pattern_says():
 
 def test_only_the_pattern_of_repeats_matters(settings, monkeypatch):
     """The text's own ids and random ids of the same pattern have the same law of the bulk and of X_0 X_0^T."""
-    many = dataclasses.replace(settings, runs=24, sources=("text",), word_embedding_std=1.0)
+    many = dataclasses.replace(settings, runs=24, sources=("text",), word_embedding_stds=(1.0,))
     ids = token_inputs(many, 50300, 0)["text", 75]
     own = roberta_attention.measure(many, device=CPU, seed=0)
     redrawn = tokens_with_pattern(first_positions(ids.tolist()), 50300, generator(0, "redrawn"))
@@ -128,11 +128,13 @@ def test_only_the_pattern_of_repeats_matters(settings, monkeypatch):
     monkeypatch.setattr(roberta_attention, "token_inputs", lambda *_: {("text", 75): redrawn})
     other = roberta_attention.measure(many, device=CPU, seed=1)  # independent weights
     for key in ("bulk_radius", "stable_rank", "off_diagonal/mean", "off_diagonal/std"):
-        assert ks_2samp(own[key].flatten(), other[key].flatten()).pvalue > 1e-3, key  # fails one seed in 250
+        assert ks_2samp(own[f"1/{key}"].flatten(), other[f"1/{key}"].flatten()).pvalue > 1e-3, (
+            key
+        )  # fails one seed in 250
     # The same test sees a pattern with no repeats at all, where nothing but the pattern has changed.
     monkeypatch.setattr(roberta_attention, "token_inputs", lambda *_: {("text", 75): torch.arange(10, 85)})
     distinct = roberta_attention.measure(many, device=CPU, seed=1)
-    assert ks_2samp(own["off_diagonal/std"].flatten(), distinct["off_diagonal/std"].flatten()).pvalue < 1e-6
+    assert ks_2samp(own["1/off_diagonal/std"].flatten(), distinct["1/off_diagonal/std"].flatten()).pvalue < 1e-6
 
 
 def test_one_block_has_the_first_layer_of_the_full_encoder(settings):
@@ -155,9 +157,9 @@ def test_a_seed_gives_the_same_numbers_again_and_another_seed_others(settings, t
     fewer = dataclasses.replace(settings, runs=2)
     again, other = (roberta_attention.measure(fewer, device=CPU, seed=seed) for seed in (0, 1))
     # A run's numbers do not depend on how many there are.
-    assert torch.equal(again["stable_rank"], tensors["stable_rank"][..., :2])
-    assert torch.equal(again["eigenvalues_re/published/75"], tensors["eigenvalues_re/published/75"][:2])
-    assert not torch.equal(again["stable_rank"], other["stable_rank"])
+    assert torch.equal(again["0.02/stable_rank"], tensors["0.02/stable_rank"][..., :2])
+    assert torch.equal(again["1/eigenvalues_re/published/75"], tensors["1/eigenvalues_re/published/75"][:2])
+    assert not torch.equal(again["0.02/stable_rank"], other["0.02/stable_rank"])
 
 
 def test_bad_settings_are_refused_in_one_line(settings):
@@ -182,5 +184,7 @@ def test_tokens_that_are_not_finite_stop_with_their_name(settings, monkeypatch):
 
     monkeypatch.setattr(roberta_attention.encoders, "random_encoder", broken)
     monkeypatch.setattr(roberta_attention.encoders, "attention_weights", lambda *_: [torch.ones(1, 3, 75, 75)])
-    with pytest.raises(FloatingPointError, match=r"roberta_attention: text, T = 75, run 0: not finite"):
+    with pytest.raises(
+        FloatingPointError, match=r"roberta_attention: word embeddings N\(0, 0\.02\^2\), text, T = 75, run 0"
+    ):
         roberta_attention.measure(settings, device=CPU, seed=0)

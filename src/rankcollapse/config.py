@@ -21,6 +21,9 @@ class Measurements:
     gap_activations: s.GapActivations
     gap_finite_size: s.GapFiniteSize
     gap_quantisation: s.GapQuantisation
+    tinybert_width: s.TinybertWidth
+    gpt2_attention: s.Gpt2Attention
+    roberta_rank: s.RobertaRank
     markov_depth: s.MarkovDepth
     gaussian_spectrum: s.GaussianSpectrum
     gradient_norms: s.GradientNorms

@@ -20,6 +20,7 @@ from transformers.models.albert.modeling_albert import AlbertAttention, eager_at
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
 from rankcollapse.architectures import read_architecture
+from rankcollapse.changed_attention import NAME, UNCHANGED, Change
 
 
 class Parts(NamedTuple):
@@ -110,12 +111,15 @@ def variant(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
     return operated
 
 
-def hidden_states(encoder: PreTrainedModel, ids: Int[Tensor, "text token"]) -> list[Float[Tensor, "text token width"]]:
+def hidden_states(
+    encoder: PreTrainedModel, ids: Int[Tensor, "text token"], change: Change | None = None
+) -> list[Float[Tensor, "text token width"]]:
     """Return the hidden states 0..L: the embedding output (in ALBERT already mapped to full width), then each layer's.
 
-    Raises ``RuntimeError`` when the library does not hand over L + 1 of them.
+    ``change`` is made to the attention of an encoder that ``make_changeable`` has seen. Raises ``RuntimeError`` when
+    the library does not hand over L + 1 hidden states, ``ValueError`` when it would not make the change.
     """
-    output = encoder(input_ids=ids, output_hidden_states=True, **_no_memory(encoder))
+    output = encoder(input_ids=ids, output_hidden_states=True, **_arguments(encoder, change))
     layers = encoder.config.num_hidden_layers
     if len(output.hidden_states) != layers + 1:
         raise RuntimeError(f"{len(output.hidden_states)} hidden states from {layers} layers; {layers + 1} expected")
@@ -123,29 +127,40 @@ def hidden_states(encoder: PreTrainedModel, ids: Int[Tensor, "text token"]) -> l
 
 
 def attention_weights(
-    encoder: PreTrainedModel, ids: Int[Tensor, "text token"]
+    encoder: PreTrainedModel, ids: Int[Tensor, "text token"], change: Change | None = None
 ) -> list[Float[Tensor, "text head token token"]]:
-    """Return the attention matrices of layers 1..L.
+    """Return the attention matrices of layers 1..L, with ``change`` made to them as in ``hidden_states``.
 
-    Raises ``RuntimeError`` when their number or shape is wrong or a row does not sum to 1 within 1e-5 (float32 sums of
-    up to a few thousand entries are good to about 1e-6): a fused attention kernel silently returns none.
+    Raises ``RuntimeError`` when their number or shape is wrong or a row does not sum to 1 (0 where it is centred)
+    within 1e-5 (float32 sums of up to a few thousand entries are good to about 1e-6): a fused attention kernel
+    silently returns none.
     """
-    output = encoder(input_ids=ids, output_attentions=True, **_no_memory(encoder))
+    output = encoder(input_ids=ids, output_attentions=True, **_arguments(encoder, change))
     weights = [layer for layer in output.attentions or () if layer is not None]
     texts, tokens = ids.shape
     expected = [(texts, encoder.config.num_attention_heads, tokens, tokens)] * encoder.config.num_hidden_layers
     if [tuple(layer.shape) for layer in weights] != expected:
         raise RuntimeError(f"{len(weights)} attention tensors; {len(expected)} of shape {expected[0]} expected")
-    for number, layer in enumerate(weights, start=1):
-        off = (layer.sum(-1) - 1).abs().max().item()
+    for number, layer in enumerate(weights):
+        expected_sum = (change or UNCHANGED).row_sum(number)
+        off = 0.0 if expected_sum is None else (layer.sum(-1) - expected_sum).abs().max().item()
         if not off < 1e-5:
-            raise RuntimeError(f"attention of layer {number}: row sums are off 1 by {off:.1e}, allowed 1e-5")
+            raise RuntimeError(
+                f"attention of layer {number + 1}: row sums are off {expected_sum:g} by {off:.1e}, allowed 1e-5"
+            )
     return weights
 
 
-def _no_memory(encoder: PreTrainedModel) -> dict[str, bool]:
+def _arguments(encoder: PreTrainedModel, change: Change | None) -> dict[str, Any]:
     # XLNet would also keep a copy of every layer's input for a next segment that never comes.
-    return {"use_mems": False} if encoder.config.model_type == "xlnet" else {}
+    arguments: dict[str, Any] = {"use_mems": False} if encoder.config.model_type == "xlnet" else {}
+    if change is not None:
+        if encoder.config._attn_implementation != NAME:
+            raise ValueError(
+                f"attention {encoder.config._attn_implementation!r} takes no change; make_changeable first"
+            )
+        arguments["change"] = change
+    return arguments
 
 
 class Anatomy(NamedTuple):

@@ -149,6 +149,22 @@ def repeat_patterns(path: str | Path) -> dict[int, list[int]]:
     return {length: list(pattern.values()) for length, pattern in rows.items()}
 
 
+def longest_pattern(path: str | Path) -> list[int]:
+    """Return the longest of the patterns of repeats in a table; raises as ``repeat_patterns``."""
+    return max(repeat_patterns(path).values(), key=len)
+
+
+def shortened(pattern: Sequence[int], length: int) -> list[int]:
+    """Return the pattern of the same text cut to ``length`` tokens, its last one an end token that occurs once.
+
+    The published patterns are one text cut at several lengths, so the longest has them all. Raises ``TextError`` when
+    the pattern is too short.
+    """
+    if length > len(pattern):
+        raise TextError(f"the published pattern of repeats has {len(pattern)} tokens, {length} needed")
+    return [*pattern[: length - 1], length - 1]
+
+
 def _special(family: Family) -> tuple[int, ...]:
     return FRAMES[family].start + FRAMES[family].end
 
