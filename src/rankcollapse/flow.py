@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from rankcollapse.catalogue import Catalogue, load_catalogue
+from rankcollapse.catalogue import Catalogue, Figure, load_catalogue
 from rankcollapse.config import Config, Measurements, check_config, input_files, plain
 from rankcollapse.imports import package_imports
 from rankcollapse.inputs import check_inputs
@@ -16,6 +16,7 @@ from rankcollapse.places import Places, check_writable
 from rankcollapse.validation import ConfigError, allowed
 
 PACKAGE = Path(__file__).parent
+PUBLISHED = Path("resources/published")
 MEASUREMENTS = tuple(get_type_hints(Measurements))
 
 # Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
@@ -69,6 +70,12 @@ def notebook_code(figure: str) -> list[str]:
 def book_code() -> list[str]:
     """Return the modules and templates whose change makes the book be bound again."""
     return [*_code(PACKAGE / "book.py"), *map(_short, sorted((PACKAGE / "templates").iterdir()))]
+
+
+def published_files(entry: Figure) -> list[Path]:
+    """Return the published files a figure reads: those it must have, and those it may have that are there."""
+    optional = (PUBLISHED / name for name in entry.published_if_there)
+    return [*(PUBLISHED / name for name in entry.published), *(path for path in optional if path.is_file())]
 
 
 def criteria(catalogue: Catalogue, figure: str) -> list[str]:
