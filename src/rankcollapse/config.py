@@ -19,6 +19,8 @@ class Measurements:
     encoder_depth: s.EncoderDepth
     roberta_attention: s.RobertaAttention
     markov_depth: s.MarkovDepth
+    keyquery_depth: s.KeyqueryDepth
+    keyquery_modules: s.KeyqueryModules
     gaussian_spectrum: s.GaussianSpectrum
 
 
