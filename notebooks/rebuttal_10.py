@@ -18,8 +18,8 @@
 # in every layer, $d = T$, orthonormal tokens to start with. Values $N(0,1)$ multiply the tokens by up to $\sqrt d$ a
 # layer and the logits by up to $d$, so from the third layer on softmax is nearly one-hot and everything has heavy
 # tails. The tokens therefore keep their size: float64 holds it, where the published float32 overflows. A mean of five
-# such runs says little, and bands of $\pm 1.96$ standard deviations reach below 1, where no stable rank can be: here are
-# medians and quantiles, and for the published means of five the range that five of our runs give in 95 % of cases.
+# such runs says little, and bands of $\pm 1.96$ standard deviations reach below 1, where no stable rank can be. Here
+# are medians and quantiles, and for the published means the range of means of five of our runs in 95 % of cases.
 
 # %% tags=["parameters"]
 figure = "rebuttal_10"
@@ -32,7 +32,7 @@ import numpy as np
 from rankcollapse import published
 from rankcollapse.agreement import bootstrap_interval, compare_heavy_tails, exponent, rank_correlation
 from rankcollapse.page import Page
-from rankcollapse.plotting import THEORY, Panels, new_figure, note, published_curve, whole_numbers
+from rankcollapse.plotting import THEORY, Panels, new_figure, note, published_curve
 from rankcollapse.theory.mind_the_gap import first_layer_constant
 
 page = Page(figure, results)
@@ -43,6 +43,7 @@ layers = np.arange(1, settings["layers"] + 1)
 above_one = keyquery["stable_rank_excess"][0]  # [T, layer, run], the original attention
 RESOLUTION = published.RESOLUTION["fig_X"]
 COLLAPSED = 1e-3  # sr - 1 of a run counted as collapsed
+ROUNDING = 1e-50  # sr - 1 of tokens that differ by rounding alone, (1e-13)^4 and more
 SHARES = {"2.5 %": 0.025, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "97.5 %": 0.975}
 
 # %% [markdown]
@@ -50,7 +51,7 @@ SHARES = {"2.5 %": 0.025, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "97.5 %": 0
 
 # %%
 picture = new_figure(8.6)
-panels = Panels(picture.subplots(4, 3))
+panels = Panels(picture.subplots(-(-(len(layers) + 2) // 3), 3))
 theirs, cells = [], []
 for layer in layers:
     runs = above_one[:, layer - 1]
@@ -59,7 +60,7 @@ for layer in layers:
     axes.fill_between(sizes, quantiles["2.5 %"], quantiles["97.5 %"], color="C0", alpha=0.15, linewidth=0)
     axes.fill_between(sizes, quantiles["25 %"], quantiles["75 %"], color="C0", alpha=0.35, linewidth=0)
     axes.plot(sizes, quantiles["median"], color="C0", label="ours, median")
-    page.record("ours, quantiles of the stable rank", list(quantiles.values()), layer=layer, quantile=SHARES, T=sizes)
+    page.record("ours, quantiles of the stable rank", list(quantiles.values()), layer=layer, quantile=list(SHARES), T=sizes)
     means = np.array([bootstrap_interval(1 + cell, 5, RESOLUTION) for cell in runs])
     axes.plot(sizes, means, color="C0", linewidth=0.6, linestyle=":", label=["95 % of means of 5", None])
     page.record("ours, interval of means of five", means, layer=layer, T=sizes, end=["low", "high"])
@@ -109,6 +110,9 @@ for size, color in zip(dict.fromkeys(shown), mpl.colormaps["viridis_r"](np.linsp
     page.record("share of collapsed runs", share, T=size, layer=layers)
 axes.legend(loc="lower right", fontsize=5.5)
 
+for axes in picture.axes[len(layers) + 2 :]:
+    axes.axis("off")
+
 # %% [markdown]
 # ## What follows
 #
@@ -122,7 +126,7 @@ axes.legend(loc="lower right", fontsize=5.5)
 # %%
 if theirs:
     page.agree("all layers", compare_heavy_tails(np.array(theirs), cells, 5, RESOLUTION))
-correlation = [rank_correlation(sizes, above_one[:, layer - 1]) for layer in layers]
+correlation = [rank_correlation(sizes, np.maximum(above_one[:, layer - 1], ROUNDING)) for layer in layers]
 last = np.median(above_one[-1], -1)
 page.record("median of the stable rank less one at the largest T", last, layer=layers)
 page.record("trend with T in standard errors", correlation, layer=layers)

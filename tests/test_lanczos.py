@@ -69,4 +69,3 @@ def test_other_precisions_are_kept():
     found = largest_eigenvalue(matrix.float())
     assert found.dtype == torch.float32
     assert found.item() == pytest.approx(largest_eigenvalue(matrix).item(), rel=1e-5)  # float32: 6e-8, 80 rows
-

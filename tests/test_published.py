@@ -8,7 +8,11 @@ from rankcollapse.published import RESOLUTION, ROOT, PublishedError, curve, eige
 
 
 def test_every_resolution_belongs_to_a_file():
-    optional = {Path(name).stem for figure in load_catalogue(ROOT.parents[1]).figures.values() for name in figure.published_if_there}
+    optional = {
+        Path(name).stem
+        for figure in load_catalogue(ROOT.parents[1]).figures.values()
+        for name in figure.published_if_there
+    }
     assert {file.stem for file in ROOT.glob("*.csv")} | optional >= set(RESOLUTION)
 
 

@@ -183,9 +183,9 @@ def compare_heavy_tails(
 ) -> Agreement:
     """Compare published means with our runs: share of cells inside the 95 % bootstrap interval, at least ``share``.
 
-    Cells may have different numbers of runs. Those whose interval is no wider than the resolution agree trivially and do
-    not count unless they disagree. 85 % is asked because n runs know the tail only up to its n-th part, which makes the
-    interval too narrow. ``agrees`` is false if no cell counts.
+    Cells may have different numbers of runs. Those whose interval is no wider than the resolution agree trivially and
+    do not count unless they disagree. 85 % is asked because n runs know the tail only up to its n-th part, which makes
+    the interval too narrow. ``agrees`` is false if no cell counts.
     """
     intervals = np.array([bootstrap_interval(cell, published_runs, resolution) for cell in runs]).T
     within = inside(published, (intervals[0], intervals[1]))

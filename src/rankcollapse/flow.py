@@ -63,7 +63,8 @@ def measurement_code(name: str) -> list[str]:
 
 def notebook_code(figure: str) -> list[str]:
     """Return the modules whose change makes a figure be drawn again."""
-    sources = Path("notebooks") / f"{figure}.py", PACKAGE / "judges" / f"{figure}.py"
+    judge = PACKAGE / "judges" / f"{figure}.py"  # none where there is no claim to judge
+    sources = [Path("notebooks") / f"{figure}.py", *([judge] if judge.is_file() else [])]
     return [*sorted({path for source in sources for path in _code(source)}), _short(PACKAGE / "house.mplstyle")]
 
 

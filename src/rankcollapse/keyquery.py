@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankcollapse.attention import scaled_logits, softmax, softmax_deviation
+from rankcollapse.attention import Activation, scaled_logits, softmax, softmax_deviation
 from rankcollapse.residual import decompose
 
 INDISTINCT = 1e-13  # relative difference of tokens that is rounding: a few hundred sums of errors of 1e-16
@@ -29,9 +29,9 @@ class Weights(NamedTuple):
         """The same matrices with standard deviation ``logit_std`` of W_Q and W_K and ``value_std`` of W_V."""
         return Weights(logit_std * self.queries, logit_std * self.keys, value_std * self.values)
 
-    def to(self, device: torch.device) -> "Weights":
-        """The same matrices on a device."""
-        return Weights(*(matrix.to(device) for matrix in self))
+    def to(self, like: Tensor | torch.device) -> "Weights":
+        """The same matrices on a device, or on the device and in the precision of a tensor."""
+        return Weights(*(matrix.to(like) for matrix in self))
 
 
 def normal_weights(runs: int, width: int, generator: torch.Generator) -> Weights:
@@ -39,24 +39,20 @@ def normal_weights(runs: int, width: int, generator: torch.Generator) -> Weights
     return Weights(*torch.randn(3, runs, width, width, generator=generator, dtype=torch.float64))
 
 
-def keyquery_attention(
+def keyquery_logits(
     tokens: Float[Tensor, "*runs tokens width"], weights: Weights
 ) -> Float[Tensor, "*runs tokens tokens"]:
-    """A(X), row-stochastic. Tokens that differ by rounding alone count as equal, so that A = 11^T/T exactly."""
-    attention = softmax(_logits(tokens, weights))
-    return attention.where(distinct(tokens)[..., None, None], 1 / tokens.shape[-2])
+    """X W_Q W_K^T X^T / sqrt(d); 0 where the tokens differ by rounding alone, so that equal tokens give A = 11^T/T."""
+    logits = scaled_logits(tokens @ weights.queries, tokens @ weights.keys)
+    return logits.where(distinct(tokens)[..., None, None], 0.0)
 
 
-def centred_attention(
-    tokens: Float[Tensor, "*runs tokens width"], weights: Weights
-) -> Float[Tensor, "*runs tokens tokens"]:
-    """A(X) - 11^T/T, the attention without its spectral gap, with all digits also where the logits are tiny.
+def centred_softmax(logits: Float[Tensor, "*runs tokens tokens"]) -> Float[Tensor, "*runs tokens tokens"]:
+    """softmax - 11^T/T, the attention without its spectral gap, with all digits also where the logits are tiny.
 
-    Tokens that differ by rounding alone count as equal: A = 11^T/T, and the layer annihilates them.
+    It is 0 for logits 0: a layer without its gap annihilates tokens that have become equal.
     """
-    logits = _logits(tokens, weights)
-    deviation = softmax_deviation(logits, torch.zeros_like(logits[..., 0, :]))
-    return deviation.where(distinct(tokens)[..., None, None], 0.0)
+    return softmax_deviation(logits, torch.zeros_like(logits[..., 0, :]))
 
 
 def distinct(tokens: Float[Tensor, "*runs tokens width"]) -> Bool[Tensor, "*runs"]:
@@ -73,8 +69,4 @@ def mean_cosine(tokens: Float[Tensor, "*runs tokens width"]) -> Float[Tensor, "*
     return together / (count * (count - 1))
 
 
-def _logits(tokens: Tensor, weights: Weights) -> Float[Tensor, "*runs tokens tokens"]:
-    return scaled_logits(tokens @ weights.queries, tokens @ weights.keys)
-
-
-ATTENTION = {"A": keyquery_attention, "A_perp": centred_attention}
+ATTENTION: dict[str, Activation] = {"A": softmax, "A_perp": centred_softmax}

@@ -33,11 +33,19 @@ def attention_eigenvalues(attention: Float[Tensor, "*batch tokens tokens"]) -> C
     if not torch.isfinite(attention).all():
         raise FloatingPointError(f"attention_eigenvalues: A {tuple(attention.shape)} has NaN or infinite entries")
     flat = attention.double().cpu().reshape(-1, *attention.shape[-2:])
-    found = np.zeros(flat.shape[:-1], dtype=complex)
+    found = torch.zeros(flat.shape[:-1], dtype=torch.complex128)
     for row, matrix in zip(found, flat, strict=True):
-        values = np.linalg.eigvals(attended_core(matrix).numpy())
-        row[: len(values)] = values[np.lexsort((-values.imag, -np.abs(values)))]
-    return torch.from_numpy(found).reshape(attention.shape[:-1])
+        values = _eigenvalues(attended_core(matrix))
+        values = values[values.imag.argsort(stable=True, descending=True)]
+        row[: len(values)] = values[values.abs().argsort(stable=True, descending=True)]
+    return found.reshape(attention.shape[:-1])
+
+
+def _eigenvalues(core: Float[Tensor, "core core"]) -> Complex[Tensor, "core"]:
+    try:
+        return torch.linalg.eigvals(core)
+    except torch.linalg.LinAlgError:  # one library's QR iteration can give up where another's does not
+        return torch.from_numpy(np.linalg.eigvals(core.numpy()).astype(complex))
 
 
 def second_modulus(attention: Float[Tensor, "*batch tokens tokens"]) -> Float[Tensor, "*batch"]:

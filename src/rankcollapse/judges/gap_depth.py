@@ -1,4 +1,4 @@
-"""What decides the claims of ``gap_depth``: the gap in deeper layers, and what LayerNorm and skips do about collapse."""
+"""What decides the claims of ``gap_depth``: the gap in deeper layers, and what modules do about collapse."""
 
 from collections.abc import Sequence
 
@@ -36,8 +36,8 @@ def m12(
         layers = ", ".join(str(case[2]) for case in without if case[:2] == (scale, module))
         return Ruling(
             FALSE,
-            f"{found}; with {scale} weights {module.removeprefix('A + ')} keeps sr - 1 at {excess:.2g} in layer {layer} "
-            f"and counts as a remedy in layers {layers}, where the mixing ratio is {ratio:.2f}, not above {gone:g}",
+            f"{found}; with {scale} weights {module.removeprefix('A + ')} addresses collapse in layers {layers} "
+            f"(sr - 1 = {excess:.2g} in layer {layer}), but has not removed the gap (mixing ratio {ratio:.2f})",
         )
     if any(case[0] == PUBLISHED for case in addressed):
         return Ruling(HOLDS, f"{found}; {len(addressed)} cases keep it up, and all of them have lost the gap")
@@ -57,8 +57,8 @@ def m20(
 ) -> Ruling:
     """The gap in deeper layers, and collapse in width with modules.
 
-    Medians: ``second_modulus[weights][layer]`` of attention alone and ``excess[weights][module][layer]`` of sr - 1 at the
-    largest T; ``layers[0]`` is the first layer.
+    Medians: ``second_modulus[weights][layer]`` of attention alone and ``excess[weights][module][layer]`` of sr - 1 at
+    the largest T; ``layers[0]`` is the first layer.
     """
     fails = {}
     for i, scale in enumerate(weights):

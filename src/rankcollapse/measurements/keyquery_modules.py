@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankcollapse.attention import softmax
 from rankcollapse.blocks import attention_block
 from rankcollapse.inits import orthogonal
-from rankcollapse.keyquery import ATTENTION, Weights, keyquery_attention, mean_cosine, normal_weights
+from rankcollapse.keyquery import ATTENTION, Weights, keyquery_logits, mean_cosine, normal_weights
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.saturation import attention_eigenvalues
@@ -23,9 +24,9 @@ OBSERVED = ("second_modulus", "singular_ratio", "largest_entry", "cosine")
 def measure(settings: KeyqueryModules, *, device: torch.device, seed: int, track: Track = silent) -> dict[str, Tensor]:
     r"""Propagate orthonormal tokens by X_l = LN([X_{l-1} +] A(X_{l-1}) X_{l-1} W_V), width d = T, weights fresh.
 
-    Labels of configurations as in ``markov_depth``, but A looks at the tokens; "A_perp" is A - 11^T/T. Weights: "unit" all
-    N(0, 1); "xavier" W_Q, W_K ~ N(0, 1/d); "scaled" all N(0, 1/d). All configurations and scales of a run share their
-    tokens and draws.
+    Labels of configurations as in ``markov_depth``, but A looks at the tokens; "A_perp" is A - 11^T/T. Weights: "unit"
+    all N(0, 1); "xavier" W_Q, W_K ~ N(0, 1/d); "scaled" all N(0, 1/d). All configurations and scales of a run share
+    their tokens and draws.
 
     Returns:
         stable_rank_excess: ``[weights, config, T, layer, run]``, layers 1..settings.layers: sr(X_l X_l^T) - 1; -1
@@ -34,7 +35,7 @@ def measure(settings: KeyqueryModules, *, device: torch.device, seed: int, track
             and s_2/s_1 of the softmax A(X_{l-1}), before a gap is removed.
         largest_entry: as these: the mean over rows of the largest entry, 1 when softmax has saturated.
         cosine: as these: the mean cosine of two tokens of X_{l-1}.
-        eigenvalues_re, eigenvalues_im: ``[weights, spectrum layer, T]``: those of A(X_{l-1}) in run 0 of configuration "A".
+        eigenvalues_re, eigenvalues_im: ``[weights, spectrum layer, run, T]``: those of A(X_{l-1}), configuration "A".
 
     Raises:
         FloatingPointError: X has a NaN or an infinite entry; names the weights, configuration, T and layer.
@@ -42,7 +43,8 @@ def measure(settings: KeyqueryModules, *, device: torch.device, seed: int, track
     axes = (len(settings.weights), len(settings.configs))
     excess = torch.empty(*axes, len(settings.tokens), settings.layers, settings.runs, dtype=torch.float64)
     observed = torch.empty(len(OBSERVED), *axes, settings.layers, settings.runs, dtype=torch.float64)
-    spectra = torch.zeros(axes[0], len(settings.spectrum_layers), settings.spectrum_tokens, dtype=torch.complex128)
+    shape = (axes[0], len(settings.spectrum_layers), settings.runs, settings.spectrum_tokens)
+    spectra = torch.zeros(shape, dtype=torch.complex128)
     for size, tokens in enumerate(settings.tokens):
         steps = layers(settings, tokens, device, seed)
         for layer, step in enumerate(track(steps, f"keyquery_modules: layers at T = {tokens}", settings.layers), 1):
@@ -58,7 +60,7 @@ def measure(settings: KeyqueryModules, *, device: torch.device, seed: int, track
                 eigenvalues = attention_eigenvalues(attention)
                 observed[:, *where, layer - 1] = _observe(before, attention, eigenvalues).cpu()
                 if config == "A" and layer in settings.spectrum_layers:
-                    spectra[where[0], settings.spectrum_layers.index(layer)] = eigenvalues[0]
+                    spectra[where[0], settings.spectrum_layers.index(layer)] = eigenvalues
     return {
         "stable_rank_excess": excess,
         **dict(zip(OBSERVED, observed.contiguous(), strict=True)),
@@ -76,7 +78,9 @@ def layers(
     """Yield one layer after the other, by weights and configuration."""
     draw = generator(seed, "keyquery_modules", tokens, "tokens")
     start = torch.stack([orthogonal(tokens, draw) for _ in range(settings.runs)]).to(device)
-    streams = {(scale, config): start for scale in settings.weights for config in settings.configs}
+    streams: dict[tuple[str, str], Tensor] = {
+        (scale, config): start for scale in settings.weights for config in settings.configs
+    }
     for layer in range(1, settings.layers + 1):
         drawn = normal_weights(settings.runs, tokens, generator(seed, "keyquery_modules", tokens, layer)).to(device)
         step = {}
@@ -89,10 +93,11 @@ def layers(
 
 def _layer(config: str, before: Tensor, weights: Weights) -> Step:
     kind, *modules = config.split(" + ")
-    attention = keyquery_attention(before, weights)
-    mixing = attention if kind == "A" else ATTENTION[kind](before, weights)
-    after = attention_block(before, mixing, weights.values, skip="skip" in modules, norm="LN" in modules)
-    return before, attention, after
+    logits = keyquery_logits(before, weights)
+    after = attention_block(
+        before, ATTENTION[kind](logits), weights.values, skip="skip" in modules, norm="LN" in modules
+    )
+    return before, softmax(logits), after
 
 
 def _observe(before: Tensor, attention: Tensor, eigenvalues: Tensor) -> Float[Tensor, "observed runs"]:

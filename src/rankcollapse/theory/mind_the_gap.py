@@ -138,14 +138,14 @@ def first_layer_constant(ratio: float, logit_variance: float) -> float:
     X_1 = A X_0 W_V = 1 v^T + F. The common part has ||1 v^T||^2 = T ||v||^2 -> d: that is s_1^2. The rest is F = (A -
     11^T/T) W with W = X_0 W_V Gaussian, and sqrt(T)(A - 11^T/T) is a Gaussian product of variance s^2 and rank d plus
     independent noise of variance e^{s^2} - 1 - s^2 (``bulk_radius``). By free probability, with c = e^{s^2} - 1, the
-    normalised trace of (F F^T)^2 is (d/T)^2 times (2 c^2 + gamma s^4) + gamma c^2 (R-diagonal fourth cumulants add: gamma
-    for the product, 0 for the noise; W W^T/d has moments 1 and 1 + gamma), and sr - 1 = sum_{i>1} s_i^4 / s_1^4 is T such
-    traces over d^2:
+    normalised trace of (F F^T)^2 is (d/T)^2 (2 c^2 + gamma s^4 + gamma c^2): fourth cumulants of R-diagonal elements
+    add, gamma s^4 for the product and 0 for the noise, and W W^T/d has moments 1 and 1 + gamma. Then sr - 1, the sum of
+    s_i^4 over i > 1 divided by s_1^4, is T such traces over d^2:
 
         T (sr - 1) -> (2 + gamma) (e^{s^2} - 1)^2 + gamma s^4.
 
-    Derived here, under ``bulk_radius``'s assumption. At gamma = s^2 = 1: 9.86. The exponent of T is -1 for any variance of
-    the logits that stays bounded, the constant grows like e^{2 s^2}.
+    Derived here, under ``bulk_radius``'s assumption. At gamma = s^2 = 1: 9.86. The exponent of T is -1 for any variance
+    of the logits that stays bounded; the constant grows like e^{2 s^2}.
 
     Args:
         ratio: gamma = T/d, at most 1.
