@@ -60,7 +60,9 @@ for layer in layers:
     axes.fill_between(sizes, quantiles["2.5 %"], quantiles["97.5 %"], color="C0", alpha=0.15, linewidth=0)
     axes.fill_between(sizes, quantiles["25 %"], quantiles["75 %"], color="C0", alpha=0.35, linewidth=0)
     axes.plot(sizes, quantiles["median"], color="C0", label="ours, median")
-    page.record("ours, quantiles of the stable rank", list(quantiles.values()), layer=layer, quantile=list(SHARES), T=sizes)
+    page.record(
+        "ours, quantiles of the stable rank", list(quantiles.values()), layer=layer, quantile=list(SHARES), T=sizes
+    )
     means = np.array([bootstrap_interval(1 + cell, 5, RESOLUTION) for cell in runs])
     axes.plot(sizes, means, color="C0", linewidth=0.6, linestyle=":", label=["95 % of means of 5", None])
     page.record("ours, interval of means of five", means, layer=layer, T=sizes, end=["low", "high"])

@@ -54,14 +54,23 @@ def test_estimates_from_below_and_is_exact_without_a_proof(monkeypatch):
     matrix = CASES["dense edge"][None]
     monkeypatch.setattr(lanczos, "CHECKED_AFTER", (4,))
     exact = torch.linalg.eigvalsh(matrix)[:, -1]
-    assert (lanczos_estimate(matrix) < (1 - 1e-3) * exact).all()  # four steps are far from enough
+    estimate, residual = lanczos_estimate(matrix)
+    assert (estimate < (1 - 1e-3) * exact).all()  # four steps are far from enough
+    assert (exact - estimate <= residual).all()
     torch.testing.assert_close(largest_eigenvalue(matrix), exact, rtol=1e-14, atol=0)  # the same computation
 
 
-def test_the_proof_refuses_what_is_too_small():
+def test_the_cholesky_proof_refuses_what_is_too_small():
     matrix, top = CASES["random"][None], torch.linalg.eigvalsh(CASES["random"])[-1:]
-    assert lanczos._is_upper_bound(top * (1 + PROVEN), matrix).all()
-    assert not lanczos._is_upper_bound(top * (1 - PROVEN), matrix).any()
+    assert lanczos._bounded_by_cholesky(matrix, top).all()
+    assert not lanczos._bounded_by_cholesky(matrix, top * (1 - 2 * PROVEN)).any()
+
+
+@pytest.mark.parametrize(("second", "residual", "proven"), [(0.5, 1e-8, True), (0.5, 1e-5, False), (1.0, 1e-8, False)])
+def test_the_proof_by_norms(second, residual, proven):
+    matrix = with_spectrum(1.0, second)[None]
+    found = lanczos._bounded_by_norms(matrix, torch.ones(1).double(), torch.tensor([residual]).double())
+    assert found.item() is proven
 
 
 def test_other_precisions_are_kept():

@@ -31,8 +31,8 @@ def stable_rank(tokens: Float[Tensor, "*batch tokens width"]) -> Float[Tensor, "
     Raises:
         FloatingPointError: X has a NaN or an infinite entry.
     """
-    _require_finite("stable_rank", tokens)
     largest = tokens.abs().amax((-2, -1), keepdim=True)
+    _require_finite("stable_rank", tokens, largest)
     scaled = tokens / largest.where(largest > 0, torch.ones_like(largest))
     gram = scaled @ scaled.mT if scaled.shape[-2] <= scaled.shape[-1] else scaled.mT @ scaled
     top = largest_eigenvalue(gram)
@@ -99,6 +99,7 @@ def bulk_radius(eigenvalues: Complex[Tensor, "*batch tokens"]) -> Float[Tensor, 
     return split(eigenvalues).bulk.abs().amax(-1)
 
 
-def _require_finite(function: str, matrix: Tensor) -> None:
-    if not torch.isfinite(matrix).all():
+def _require_finite(function: str, matrix: Tensor, largest: Tensor | None = None) -> None:
+    """Raise unless all entries are finite, or the largest ones where these are known: a maximum passes NaN on."""
+    if not torch.isfinite(matrix if largest is None else largest).all():
         raise FloatingPointError(f"{function}: the matrix {tuple(matrix.shape)} has NaN or infinite entries")
