@@ -5,14 +5,18 @@ import numpy as np
 import pytest
 
 from rankcollapse.agreement import (
+    bootstrap_interval,
+    compare_heavy_tails,
     compare_means,
     compare_realisation,
     compare_z,
+    exponent,
     inside,
     ks_distance,
     leave_one_out,
     leave_one_out_quantile,
     prediction_interval,
+    rank_correlation,
     z_score,
 )
 
@@ -128,3 +132,48 @@ def test_notebook_modules_do_not_import_torch():
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+def test_bootstrap_interval_stays_between_the_runs():
+    runs = np.array([1.0] * 9 + [2.0])  # the mean of 5 is 1 + k/5, k binomial(5, 1/10): P(k >= 3) is 0.9 %, P(2) 7 %
+    low, high = bootstrap_interval(runs, 5, resolution=0.01)
+    assert (low, high) == pytest.approx((0.99, 1.41), abs=EXACT)
+    assert bootstrap_interval(np.array([3.0, 3.0]), 5) == (3.0, 3.0)
+
+
+def test_bootstrap_covers_means_of_a_heavy_tail():
+    g = np.random.default_rng(3)
+    law = g.pareto(2.5, (150, 40))  # infinite third moment
+    means = g.pareto(2.5, (150, 5)).mean(1)
+    low, high = np.array([bootstrap_interval(runs, 5) for runs in law]).T
+    covered = inside(means, (low, high))
+    assert 0.85 <= np.mean(covered) <= 0.99  # 95 % nominal, a little less from 40 runs; 2 % error of 150 cases
+
+
+def test_heavy_tails_count_cells_that_can_disagree():
+    runs = [np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])]
+    found = compare_heavy_tails(np.array([1.0, 2.0, 5.0]), runs, 5, resolution=1e-6)
+    assert (found.value, found.agrees) == (0.5, False)  # the first agrees trivially, the third does not
+    assert found.text == "1/2 means in the 95 % bootstrap interval\n1 more to ±1e-06"
+    off = compare_heavy_tails(np.array([1.1, 2.0]), runs[:2], 5, resolution=1e-6)
+    assert (off.value, off.text) == (0.5, "1/2 means in the 95 % bootstrap interval")  # it counts once it disagrees
+
+
+def test_exponent_of_an_exact_power():
+    sizes = np.array([10.0, 20.0, 40.0])
+    assert exponent(sizes, [np.full(4, 3 * size**-1.5) for size in sizes]) == pytest.approx((1.5, 1.5, 1.5), abs=1e-9)
+    noisy = [size**-1.0 * np.array([0.8, 0.9, 1.0, 1.1, 1.25]) for size in sizes]
+    fit, low, high = exponent(sizes, noisy)
+    assert low < fit < high
+    assert fit == pytest.approx(1, abs=1e-9)
+    with pytest.raises(ValueError, match="not positive"):
+        exponent(sizes, [np.zeros(3)] * 3)
+
+
+def test_rank_correlation_by_hand():
+    sizes = np.array([1.0, 2.0])
+    # ranks 1.5 1.5 3.5 3.5 against 4 3 2 1: covariance -1, variances 1 and 5/4
+    found = rank_correlation(sizes, np.array([[9.0, 8.0], [1.0, 0.5]]))
+    assert found == pytest.approx(-1 / np.sqrt(1.25) * np.sqrt(3), abs=EXACT)
+    assert rank_correlation(sizes, np.exp(np.array([[9.0, 8.0], [1.0, 0.5]]))) == pytest.approx(found, abs=EXACT)
+    assert rank_correlation(sizes, np.ones((2, 3))) == 0

@@ -1,11 +1,24 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from rankcollapse.published import RESOLUTION, ROOT, PublishedError, curve, eigenvalues, read
+from rankcollapse.catalogue import load_catalogue
+from rankcollapse.published import RESOLUTION, ROOT, PublishedError, curve, eigenvalues, is_there, read
 
 
 def test_every_resolution_belongs_to_a_file():
-    assert {file.stem for file in ROOT.glob("*.csv")} >= set(RESOLUTION)
+    optional = {
+        Path(name).stem
+        for figure in load_catalogue(ROOT.parents[1]).figures.values()
+        for name in figure.published_if_there
+    }
+    assert {file.stem for file in ROOT.glob("*.csv")} | optional >= set(RESOLUTION)
+
+
+def test_a_file_is_there_or_not(tmp_path):
+    (tmp_path / "mine.csv").write_text("x\n1\n")
+    assert (is_there("mine", tmp_path), is_there("fig_VII", tmp_path), is_there("fig_VII")) == (True, False, True)
 
 
 def test_files_do_not_depend_on_the_working_directory(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ from rankcollapse.theory.mind_the_gap import (
     bulk_modulus,
     bulk_radius,
     circular_distance,
+    first_layer_constant,
+    mixing_ratio,
     product_stable_rank,
 )
 
@@ -142,3 +144,39 @@ def test_circular_distance_sees_shape_not_size():
     ring = np.linspace(0.9, 1, 1000)
     # R = sqrt(2) rms = 1.344; below r = .9 the ring has nothing and the disc (.9 / 1.344)^2 = .449
     assert circular_distance(ring) == pytest.approx(0.449, abs=2e-3)
+
+
+def test_first_layer_constant_by_hand():
+    assert first_layer_constant(1, 1) == pytest.approx(3 * (np.e - 1) ** 2 + 1, rel=1e-12)
+    assert first_layer_constant(0.5, 1e-4) == pytest.approx(3e-8, rel=1e-3)  # (2 + 2 gamma) s^4, next order in s^2
+
+
+@pytest.mark.parametrize(("ratio", "variance"), [(1, 1.0), (0.5, 1.0), (1, 0.2)])
+def test_first_layer_constant_is_that_of_large_matrices(ratio, variance):
+    tokens, width, found = 200, round(200 / ratio), []
+    for seed in range(6):
+        q, k, w = np.random.default_rng(seed).standard_normal((3, tokens, width))
+        logits = np.sqrt(variance / width) * q @ k.T
+        attention = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        squares = np.linalg.svd(attention @ w, compute_uv=False) ** 2
+        found.append(tokens * (squares[1:] ** 2).sum() / squares[0] ** 2)
+    # one run spreads by 8 % (||v||^2 is a chi square of d degrees), six by 4 %; finite T costs 5 % at 200
+    assert np.mean(found) == pytest.approx(first_layer_constant(ratio, variance), rel=0.15)
+
+
+def test_mixing_ratio_by_hand():
+    assert mixing_ratio(np.array([0.2, 1.0]), 150, skip=False).tolist() == pytest.approx([0.2, 1.0])
+    assert mixing_ratio(np.array(0.0), 1, skip=True) == 0.5
+    assert mixing_ratio(np.array(0.1), 150, skip=True) == pytest.approx(16 / 151)
+
+
+def test_mixing_ratio_is_that_of_the_averaged_covariance():
+    # eigenvalues of S -> S + g A S A^T as a matrix on vectorised S
+    g = np.random.default_rng(0)
+    markov = g.random((5, 5))
+    markov /= markov.sum(1, keepdims=True)
+    second = np.sort(np.abs(np.linalg.eigvals(markov)))[-2]
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.eye(25) + 3 * np.kron(markov, markov))))[::-1]
+    assert moduli[1] / moduli[0] <= mixing_ratio(second, 3, skip=True) + 1e-12
+    without = np.sort(np.abs(np.linalg.eigvals(3 * np.kron(markov, markov))))[::-1]
+    assert without[1] / without[0] == pytest.approx(mixing_ratio(second, 3, skip=False), rel=1e-9)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rankcollapse.catalogue import Catalogue, load_catalogue
+from rankcollapse import flow
+from rankcollapse.catalogue import Catalogue, Figure, load_catalogue
 from rankcollapse.config import check_config, input_files, plain
 from rankcollapse.judges import judge_of
 from rankcollapse.places import Places, check_writable
@@ -137,6 +138,14 @@ def test_every_figure_has_a_notebook_and_every_notebook_a_figure():
 def test_published_files_of_the_catalogue_exist():
     for figure in load_catalogue(ROOT).figures.values():
         assert all((ROOT / "resources/published" / name).is_file() for name in figure.published)
+
+
+def test_an_optional_published_file_is_read_as_soon_as_it_is_there(tmp_path, monkeypatch):
+    figure = Figure(**FIGURE | {"published": ["a.csv"], "published_if_there": ["b.csv", "c.csv"]})
+    (tmp_path / "resources/published").mkdir(parents=True)
+    (tmp_path / "resources/published/b.csv").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert [path.name for path in flow.published_files(figure)] == ["a.csv", "b.csv"]
 
 
 def test_all_claims_are_there_and_judged_ones_have_criterion_and_judge():

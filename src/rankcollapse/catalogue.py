@@ -20,6 +20,9 @@ class Figure:
     measurements: Names  # the tensors it reads
     published: tuple[str, ...]  # the files of resources/published it is laid over
     claims: tuple[str, ...]  # the claims it judges
+    published_if_there: tuple[
+        str, ...
+    ] = ()  # files of resources/published it is laid over once someone puts them there
 
 
 @settings

@@ -25,6 +25,8 @@ class Measurements:
     gpt2_attention: s.Gpt2Attention
     roberta_rank: s.RobertaRank
     markov_depth: s.MarkovDepth
+    keyquery_depth: s.KeyqueryDepth
+    keyquery_modules: s.KeyqueryModules
     gaussian_spectrum: s.GaussianSpectrum
     gradient_norms: s.GradientNorms
     logit_gradient_norms: s.LogitGradientNorms

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from rankcollapse.catalogue import Catalogue, load_catalogue
+from rankcollapse.catalogue import Catalogue, Figure, load_catalogue
 from rankcollapse.config import Config, Measurements, check_config, input_files, plain
 from rankcollapse.imports import package_imports
 from rankcollapse.inputs import check_inputs
@@ -16,6 +16,7 @@ from rankcollapse.places import Places, check_writable
 from rankcollapse.validation import ConfigError, allowed
 
 PACKAGE = Path(__file__).parent
+PUBLISHED = Path("resources/published")
 MEASUREMENTS = tuple(get_type_hints(Measurements))
 
 # Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
@@ -69,13 +70,20 @@ def measurement_code(name: str) -> list[str]:
 
 def notebook_code(figure: str) -> list[str]:
     """Return the modules whose change makes a figure be drawn again."""
-    sources = Path("notebooks") / f"{figure}.py", PACKAGE / "judges" / f"{figure}.py"
+    judge = PACKAGE / "judges" / f"{figure}.py"  # none where there is no claim to judge
+    sources = [Path("notebooks") / f"{figure}.py", *([judge] if judge.is_file() else [])]
     return [*sorted({path for source in sources for path in _code(source)}), _short(PACKAGE / "house.mplstyle")]
 
 
 def book_code() -> list[str]:
     """Return the modules and templates whose change makes the book be bound again."""
     return [*_code(PACKAGE / "book.py"), *map(_short, sorted((PACKAGE / "templates").iterdir()))]
+
+
+def published_files(entry: Figure) -> list[Path]:
+    """Return the published files a figure reads: those it must have, and those it may have that are there."""
+    optional = (PUBLISHED / name for name in entry.published_if_there)
+    return [*(PUBLISHED / name for name in entry.published), *(path for path in optional if path.is_file())]
 
 
 def criteria(catalogue: Catalogue, figure: str) -> list[str]:

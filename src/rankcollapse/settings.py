@@ -149,7 +149,7 @@ class GapQuantisation:
     logit_variance: Positive  # s^2 of the logits of attention that does not look at the tokens
 
 
-MarkovConfig = Literal[
+ModuleConfig = Literal[
     "A",
     "A + LN",
     "A + skip",
@@ -158,8 +158,8 @@ MarkovConfig = Literal[
     "A_perp + LN",
     "A_perp + skip",
     "A_perp + skip + LN",
-    "Identity A",
 ]
+MarkovConfig = Literal[ModuleConfig, "Identity A"]
 
 
 @settings
@@ -178,6 +178,53 @@ class MarkovDepth:
             raise ValueError(f"tokens: {self.tokens} cannot be orthonormal in width {self.width}; at most {self.width}")
         if len(set(self.configs)) < len(self.configs):
             raise ValueError(f"configs: {', '.join(self.configs)}; each at most once")
+        return self
+
+
+@settings
+class KeyqueryDepth:
+    """Stable rank of attention-only networks by width and depth, with the spectral gap and without (X, XI)."""
+
+    tokens: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]  # T, rising; the width is the same
+    layers: Size  # L
+    runs: Annotated[int, Field(ge=5)]  # independent draws; at least the 5 of a published mean
+    wide_tokens: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]  # T of the first layer alone
+    wide_runs: Annotated[int, Field(ge=2)]  # independent draws of those; at least 2 for a spread
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for name in ("tokens", "wide_tokens"):
+            if list(getattr(self, name)) != sorted(set(getattr(self, name))):
+                raise ValueError(f"{name}: {getattr(self, name)} must rise")
+        return self
+
+
+@settings
+class KeyqueryModules:
+    """Gap and stable rank of key-query attention with LayerNorm, skip and both, with the gap and without."""
+
+    configs: Annotated[tuple[ModuleConfig, ...], Field(min_length=1)]  # "A" among them
+    weights: Annotated[tuple[Literal["unit", "xavier", "scaled"], ...], Field(min_length=1)]  # scales of the weights
+    tokens: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]  # T, rising; the width is the same
+    spectrum_tokens: Size  # the T whose attention spectra are kept; one of tokens
+    layers: Size  # L
+    spectrum_layers: Sizes  # layers whose eigenvalues are kept whole, rising
+    runs: Annotated[int, Field(ge=2)]  # independent draws; at least 2 for a spread
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in ("tokens", "spectrum_layers"):
+            if list(getattr(self, name)) != sorted(set(getattr(self, name))):
+                raise ValueError(f"{name}: {getattr(self, name)} must rise")
+        for name in ("configs", "weights"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name}: {', '.join(getattr(self, name))}; each at most once")
+        if "A" not in self.configs:
+            raise ValueError("configs: 'A' is missing; attention alone is what the others are compared with")
+        if self.spectrum_tokens not in self.tokens:
+            raise ValueError(f"spectrum_tokens: {self.spectrum_tokens} is not one of tokens {self.tokens}")
+        if self.spectrum_layers[-1] > self.layers:
+            raise ValueError(f"spectrum_layers: {self.spectrum_layers[-1]} is beyond layers = {self.layers}")
         return self
 
 

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from rankcollapse.lanczos import largest_eigenvalue
+
 
 class Spectrum(NamedTuple):
     """Eigenvalues of a row-stochastic matrix: the outlier lambda_1 = 1 and the bulk, by descending modulus."""
@@ -21,20 +23,21 @@ class Spectrum(NamedTuple):
 def stable_rank(tokens: Float[Tensor, "*batch tokens width"]) -> Float[Tensor, "*batch"]:
     """Stable rank of the covariance, sr(S) = ||S||_F^2 / ||S||_2^2 with S = X X^T; from 1 (collapsed) to min(T, d).
 
-    Equal to sum_i lambda_i^2 / lambda_1^2 over the eigenvalues of the smaller of X X^T and X^T X, so no singular value
-    decomposition is needed. X is divided by its largest entry first: the answer has no scale and cannot overflow.
+    Both norms are those of the smaller of X X^T and X^T X: the sum of its squared entries, and its largest eigenvalue
+    alone, so neither a singular value decomposition nor a whole spectrum is needed. X is divided by its largest entry
+    first: the answer has no scale and cannot overflow.
     An annihilated X = 0 has stable rank 0, its rank. (Nait Saada, Naderi & Tanner 2025, their measure of collapse.)
 
     Raises:
         FloatingPointError: X has a NaN or an infinite entry.
     """
-    _require_finite("stable_rank", tokens)
     largest = tokens.abs().amax((-2, -1), keepdim=True)
+    _require_finite("stable_rank", tokens, largest)
     scaled = tokens / largest.where(largest > 0, torch.ones_like(largest))
     gram = scaled @ scaled.mT if scaled.shape[-2] <= scaled.shape[-1] else scaled.mT @ scaled
-    eigenvalues = torch.linalg.eigvalsh(gram).clamp_min(0)  # ascending; rounding can put a zero just below 0
-    top = eigenvalues[..., -1:]
-    return (eigenvalues / top.where(top > 0, torch.ones_like(top))).square().sum(-1)
+    top = largest_eigenvalue(gram)
+    ratio = (torch.linalg.matrix_norm(gram) / top.where(top > 0, torch.ones_like(top))).square()
+    return ratio.clamp_min(1).where(top > 0, torch.zeros_like(ratio))  # rounding may put a collapsed one just below 1
 
 
 def stable_rank_excess(tokens: Float[Tensor, "*batch tokens width"]) -> Float[Tensor, "*batch"]:
@@ -96,6 +99,7 @@ def bulk_radius(eigenvalues: Complex[Tensor, "*batch tokens"]) -> Float[Tensor, 
     return split(eigenvalues).bulk.abs().amax(-1)
 
 
-def _require_finite(function: str, matrix: Tensor) -> None:
-    if not torch.isfinite(matrix).all():
+def _require_finite(function: str, matrix: Tensor, largest: Tensor | None = None) -> None:
+    """Raise unless all entries are finite, or the largest ones where these are known: a maximum passes NaN on."""
+    if not torch.isfinite(matrix if largest is None else largest).all():
         raise FloatingPointError(f"{function}: the matrix {tuple(matrix.shape)} has NaN or infinite entries")

@@ -7,7 +7,7 @@ for figure, entry in CATALOGUE.figures.items():
         input:
             notebook=f"notebooks/{figure}.py",
             tensors=[PLACES.tensors(name) for name in entry.measurements],
-            published=[f"resources/published/{name}" for name in entry.published],
+            published=flow.published_files(entry),
             code=flow.notebook_code(figure),
         output:
             report(

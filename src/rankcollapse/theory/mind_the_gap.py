@@ -132,6 +132,50 @@ def product_stable_rank(tokens: int, factors: int) -> float:
     return float(tokens * np.exp(np.log(n + 1) - 2 * ((n + 1) * np.log(n + 1) - n * np.log(n))))
 
 
+def first_layer_constant(ratio: float, logit_variance: float) -> float:
+    r"""Limit of T (sr - 1) after one layer of attention alone on orthonormal tokens with values N(0, 1).
+
+    X_1 = A X_0 W_V = 1 v^T + F. The common part has ||1 v^T||^2 = T ||v||^2 -> d: that is s_1^2. The rest is F = (A -
+    11^T/T) W with W = X_0 W_V Gaussian, and sqrt(T)(A - 11^T/T) is a Gaussian product of variance s^2 and rank d plus
+    independent noise of variance e^{s^2} - 1 - s^2 (``bulk_radius``). By free probability, with c = e^{s^2} - 1, the
+    normalised trace of (F F^T)^2 is (d/T)^2 (2 c^2 + gamma s^4 + gamma c^2): fourth cumulants of R-diagonal elements
+    add, gamma s^4 for the product and 0 for the noise, and W W^T/d has moments 1 and 1 + gamma. Then sr - 1, the sum of
+    s_i^4 over i > 1 divided by s_1^4, is T such traces over d^2:
+
+        T (sr - 1) -> (2 + gamma) (e^{s^2} - 1)^2 + gamma s^4.
+
+    Derived here, under ``bulk_radius``'s assumption. At gamma = s^2 = 1: 9.86. The exponent of T is -1 for any variance
+    of the logits that stays bounded; the constant grows like e^{2 s^2}.
+
+    Args:
+        ratio: gamma = T/d, at most 1.
+        logit_variance: s^2.
+    """
+    return float((2 + ratio) * np.expm1(logit_variance) ** 2 + ratio * logit_variance**2)
+
+
+def mixing_ratio(
+    second_modulus: Float[np.ndarray, "..."], value_gain: float, *, skip: bool
+) -> Float[np.ndarray, "..."]:
+    r"""How much of its gap a block has lost: 0 when it keeps nothing but the consensus of the tokens, 1 without a gap.
+
+    For Y = [X +] A X W with entries of W independent of variance g/d, averaging over W gives the covariance
+
+        E[Y Y^T] = delta X X^T + g A X X^T A^T,  delta = 1 with skip, else 0,
+
+    a linear map with eigenvalues delta + g lambda_i lambda_j. The two largest, for (1, 1) and (1, 2), have the ratio
+    (delta + g |lambda_2|) / (delta + g) or less. Without skip that is |lambda_2|; values N(0, 1) have g = d and leave
+    a skip no weight; values N(0, 1/d) have g = 1 and a skip halves the gap. LayerNorm scales the tokens, not A, so it
+    enters through the |lambda_2| of the layers above only. (Derived here.)
+
+    Args:
+        second_modulus: |lambda_2| of A.
+        value_gain: g.
+        skip: whether there is a skip connection.
+    """
+    return (skip + value_gain * second_modulus) / (skip + value_gain)
+
+
 def circular_distance(bulk: Complex[np.ndarray, "others"]) -> float:
     """Kolmogorov-Smirnov distance of |lambda| to the circular law of the same second moment: of shape, not of size.
 

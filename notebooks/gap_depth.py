@@ -1,0 +1,179 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: py:percent
+# ---
+
+# %% [markdown]
+# # Does the gap persist in depth, and do LayerNorm and skips help?
+#
+# ## What is asked
+#
+# The theory needs orthonormal tokens, which only the first layer has. Does the spectral gap of $A(X)$ persist in deeper
+# layers, where tokens are correlated? Do LayerNorm and skip connections prevent the collapse in width? And where
+# one of them keeps the stable rank up, does it do so by removing the gap?
+#
+# ## How it is measured
+#
+# $X_l = \mathrm{LN}([X_{l-1} +]\, A(X_{l-1})X_{l-1}W_V)$, $A$ the softmax of $XW_QW_K^\top X^\top/\sqrt d$ with fresh
+# Gaussian weights, $d = T$, orthonormal tokens, as in figure VII but with attention that looks at the tokens. The scale of
+# the weights decides, so there are three: *unit*, all $N(0,1)$, as in figures VIII and X; *xavier*, $W_Q$ and $W_K$
+# divided by $\sqrt d$; *scaled*, all divided by it. $|\lambda_2|$ is that of the attention matrix, keys without weight taken
+# out first. With a skip the block mixes tokens by more than $A$: averaged over $W_V$ it maps the covariance as $S
+# \mapsto S + g\,ASA^\top$, $g = d\,\mathrm{Var}(W_V)$, so the share of its gap that is lost is the ratio
+# $(\delta + g|\lambda_2|)/(\delta + g)$ with $\delta = 1$, and $|\lambda_2|$ without one.
+
+# %% tags=["parameters"]
+figure = "gap_depth"
+results = "results"
+
+# %%
+import numpy as np
+
+from rankcollapse.page import Page
+from rankcollapse.plotting import LETTERS, circle, new_figure, title, whole_numbers
+from rankcollapse.theory.mind_the_gap import mixing_ratio
+
+page = Page(figure, results)
+measured = page["keyquery_modules"]
+settings = measured.provenance.settings
+configs, weights, sizes = settings["configs"], settings["weights"], settings["tokens"]
+layers, kept_layers = np.arange(1, settings["layers"] + 1), settings["spectrum_layers"]
+chosen = settings["spectrum_tokens"]
+at_chosen = sizes.index(chosen)
+excess = np.median(measured["stable_rank_excess"], -1)  # [weights, config, T, layer]
+median = {name: np.median(measured[name], -1) for name in ("second_modulus", "largest_entry", "cosine")}
+MODULES = ("", " + LN", " + skip", " + skip + LN")
+NAMES = ("attention alone", "LN", "skip", "skip + LN")
+FLOOR = 1e-16  # below it sr - 1 is rounding here
+GAIN = {"unit": chosen, "xavier": chosen, "scaled": 1}  # g = d Var(W_V)
+letters = iter(LETTERS)
+picture = new_figure(9.2)
+rows = picture.add_gridspec(5, 1, height_ratios=[0.9, 1, 1, 1, 1])
+
+
+def panel(place, text, **labels):
+    """The next panel with its letter, heading and axis labels."""
+    axes = picture.add_subplot(place)
+    title(axes, next(letters), text)
+    axes.set(**labels)
+    if labels.get("xlabel") == "layer":
+        whole_numbers(axes)
+    return axes
+
+
+# %% [markdown]
+# **Spectra of attention alone.** One run, moduli up to 1; the unit circle is dashed.
+
+# %%
+places = rows[0].subgridspec(1, len(kept_layers))
+for column, layer in enumerate(kept_layers):
+    axes = panel(places[column], f"layer {layer}", box_aspect=1, xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
+    circle(axes, 1)
+    for row, scale in enumerate(weights):
+        values = measured["eigenvalues_re"][row, column] + 1j * measured["eigenvalues_im"][row, column]
+        axes.scatter(values.real, values.imag, s=4, color=f"C{row}", linewidths=0, label=scale, zorder=3 - row)
+        page.record_spectrum("attention alone, eigenvalues", values, weights=scale, layer=layer, run=0)
+    axes.set(xlabel=r"Re $\lambda$", ylabel=None if column else r"Im $\lambda$", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="weights", title_fontsize=6)
+
+# %% [markdown]
+# **By depth.** Stable rank less one, and the next modulus of the same attention. Dashed: with the gap removed.
+
+# %%
+KINDS = {"A": "-", "A_perp": (0, (2, 1))}
+drawn = [
+    (configs.index(kind + module), f"C{color}", line, label if kind == "A" else None)
+    for kind, line in KINDS.items()
+    for color, (module, label) in enumerate(zip(MODULES, NAMES, strict=True))
+    if kind + module in configs
+]
+for place, label, values, scaling in (
+    (
+        rows[1],
+        "stable rank − 1",
+        np.maximum(excess[:, :, at_chosen], FLOOR),
+        {"yscale": "log", "ylim": (FLOOR / 3, 1e3)},
+    ),
+    (rows[2], r"$|\lambda_2|$", median["second_modulus"], {"ylim": (-0.04, 1.08)}),
+):
+    for column, (scale, part) in enumerate(zip(weights, place.subgridspec(1, len(weights)), strict=True)):
+        axes = panel(
+            part, f"{scale} weights, T = {chosen}", xlabel="layer", ylabel=None if column else label, **scaling
+        )
+        for config, color, line, name in drawn:
+            axes.plot(layers, values[column, config], color=color, linestyle=line, label=name)
+    page.record(f"median {label}", values, weights=weights, config=configs, layer=layers, T=chosen)
+picture.axes[-2 * len(weights)].legend(loc="lower left", fontsize=5.5)
+
+# %% [markdown]
+# **By width.** The same with the gap left in, at the layers of the spectra; the line's style is the scale of the weights.
+
+# %%
+LINES = dict(zip(weights, ("-", ":", (0, (5, 1.5))), strict=False))
+with_gap = [entry for entry in drawn if configs[entry[0]].startswith("A") and not configs[entry[0]].startswith("A_")]
+for column, (layer, part) in enumerate(zip(kept_layers, rows[3].subgridspec(1, len(kept_layers)), strict=True)):
+    axes = panel(part, f"layer {layer}", xlabel="tokens T = d", xscale="log", yscale="log", ylim=(FLOOR / 3, 1e3))
+    axes.set_ylabel(None if column else "stable rank − 1")
+    values = np.maximum(excess[..., layer - 1], FLOOR)
+    for row, scale in enumerate(weights):
+        for config, color, _, _ in with_gap:
+            axes.plot(sizes, values[row, config], color=color, linestyle=LINES[scale], linewidth=1)
+        axes.plot([], [], color="0.3", linestyle=LINES[scale], linewidth=1, label=scale)
+    page.record("median stable rank − 1", values, weights=weights, config=configs, T=sizes, layer=layer)
+axes.legend(loc="lower left", fontsize=5.5)
+
+# %% [markdown]
+# **Why.** How alike the tokens are that a layer of attention alone reads, how saturated its softmax is, and what
+# share of its gap a block with skip has lost.
+
+# %%
+ratio = {
+    module: np.array(
+        [
+            mixing_ratio(measured["second_modulus"][row, configs.index(module)], GAIN[scale], skip="skip" in module)
+            for row, scale in enumerate(weights)
+        ]
+    )
+    for module in ("A + LN", "A + skip", "A + skip + LN")
+}  # [weights, layer, run]
+places = rows[4].subgridspec(1, 3)
+alone = configs.index("A")
+reasons = {
+    "mean cosine of tokens": median["cosine"][:, alone],
+    "largest entry of a row": median["largest_entry"][:, alone],
+    "gap lost with skip": np.median(ratio["A + skip"], -1),
+}
+for part, (name, values) in zip(places, reasons.items(), strict=True):
+    axes = panel(part, name, xlabel="layer", ylim=(-0.04, 1.08))
+    for scale, line in zip(weights, values, strict=True):
+        axes.plot(layers, line, color="0.3", linestyle=LINES[scale], label=scale)
+    page.record(f"median, {name}", values, weights=weights, layer=layers, T=chosen)
+axes.legend(loc="center right")
+
+# %% [markdown]
+# ## What follows
+
+# %%
+modules = list(ratio)
+chosen_rows = [configs.index(module) for module in modules]
+judged_layers = sorted({1, *kept_layers})
+at_layers = [layer - 1 for layer in judged_layers]
+page.judge(
+    "M12",
+    weights=weights,
+    modules=modules,
+    alone=excess[:, alone, at_chosen],
+    with_module=excess[:, chosen_rows, at_chosen],
+    mixing_ratio=np.median(np.stack([ratio[module] for module in modules], 1), -1),
+)
+page.judge(
+    "M20",
+    weights=weights,
+    layers=judged_layers,
+    modules=modules,
+    second_modulus=median["second_modulus"][:, alone][:, at_layers],
+    largest=sizes[-1],
+    excess=excess[:, chosen_rows, -1][..., at_layers],
+)
+page.save(picture)
