@@ -30,7 +30,7 @@ import numpy as np
 from rankcollapse import published
 from rankcollapse.agreement import compare_heavy_tails
 from rankcollapse.page import Page
-from rankcollapse.plotting import Panels, new_figure, note, published_curve
+from rankcollapse.plotting import Panels, new_figure, published_curve
 
 page = Page(figure, results)
 keyquery = page["keyquery_depth"]
