@@ -154,9 +154,9 @@ def test_heavy_tails_count_cells_that_can_disagree():
     runs = [np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])]
     found = compare_heavy_tails(np.array([1.0, 2.0, 5.0]), runs, 5, resolution=1e-6)
     assert (found.value, found.agrees) == (0.5, False)  # the first agrees trivially, the third does not
-    assert found.text == "1/2 means in the 95 % bootstrap interval\n1 more to ±1e-06"
+    assert found.text == "1/2 in the bootstrap interval\n1 more to ±1e-06"
     off = compare_heavy_tails(np.array([1.1, 2.0]), runs[:2], 5, resolution=1e-6)
-    assert (off.value, off.text) == (0.5, "1/2 means in the 95 % bootstrap interval")  # it counts once it disagrees
+    assert (off.value, off.text) == (0.5, "1/2 in the bootstrap interval")  # it counts once it disagrees
 
 
 def test_exponent_of_an_exact_power():

@@ -79,6 +79,7 @@ def test_m20(unit, xavier, verdict):
         layers=[1, 5],
         modules=["A + LN"],
         second_modulus=[[0.9, unit[0]], [0.9, xavier[0]]],  # the first layer is not a deeper one
+        spectrum_tokens=9,
         largest=9,
         excess=[[[0.01, unit[1]]], [[0.01, xavier[1]]]],
         radius=0.5,

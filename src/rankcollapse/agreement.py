@@ -191,7 +191,7 @@ def compare_heavy_tails(
     within = inside(published, (intervals[0], intervals[1]))
     counts = (intervals[1] - intervals[0] > 4 * resolution) | ~within
     value = float(within[counts].mean()) if counts.any() else 0.0
-    text = f"{within[counts].sum()}/{counts.sum()} means in the 95 % bootstrap interval"
+    text = f"{within[counts].sum()}/{counts.sum()} in the bootstrap interval"
     if not counts.all():
         text += f"\n{(~counts).sum()} more to ±{resolution:.0e}"
     return Agreement("bootstrap coverage", value, share, value >= share, text)

@@ -50,6 +50,7 @@ def m20(
     layers: Sequence[int],
     modules: Sequence[str],
     second_modulus: Sequence[Sequence[float]],
+    spectrum_tokens: int,
     largest: int,
     excess: Sequence[Sequence[Sequence[float]]],
     radius: float,
@@ -75,7 +76,7 @@ def m20(
         ]
         fails[scale] = closed + prevented
     details = "; ".join(f"{scale} weights: {_list(broken)}" for scale, broken in fails.items())
-    found = f"medians at T = {largest} that break it, {details}"
+    found = f"medians that break it (abs(lambda_2) at T = {spectrum_tokens}, sr at {largest}), {details}"
     if PUBLISHED in fails and not fails[PUBLISHED]:
         return Ruling(HOLDS, found)
     true_of = [scale for scale, broken in fails.items() if not broken]
