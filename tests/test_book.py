@@ -74,6 +74,14 @@ def test_norms_are_paired_bars(tmp_path):
     assert "parallel" not in (tmp_path / "x").read_text()
 
 
+def test_every_symbol_pandoc_writes_is_one_typst_knows(tmp_path):
+    symbols = (
+        r"\otimes \oplus \ominus \odot \perp \top \infty \partial \sum \|x\| \le \propto \mapsto \mathbb E \mathbf 1"
+    )
+    book._pdf(f"---\ntitle: t\n---\n\n${symbols}$\n", tmp_path / "book.pdf", tmp_path)
+    assert (tmp_path / "book.pdf").read_bytes().startswith(b"%PDF")
+
+
 def test_a_tool_that_refuses_is_named(tmp_path):
     with pytest.raises(book.BookError, match="typst"):
         book._pdf("![x](none){}\n\n```{=typst}\n#no-such-function()\n```\n", tmp_path / "book.pdf", tmp_path)

@@ -19,6 +19,7 @@ from rankcollapse.store import Provenance, read_provenance
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Verdict
 
 FOLLOWS = "## What follows"
+RENAMED = re.compile(r"\b(times|plus|minus|dot)\.circle\b")  # pandoc's names for symbols that typst calls x.o
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -166,7 +167,8 @@ def _html(source: str, output: Path) -> None:
 def _pdf(source: str, output: Path, results: Path) -> None:
     typ = output.with_suffix(".typ")
     _pandoc(source, "typst", typ, f"--template={TEMPLATES / 'book.typ'}", "--toc", "--default-image-extension=pdf")
+    typ.write_text(RENAMED.sub(r"\1.o", typ.read_text(encoding="utf-8")), encoding="utf-8")
     try:
         typst.compile(str(typ), output=str(output), root=str(results))
     except RuntimeError as error:
-        raise BookError(f"{output}: typst: {' '.join(str(error).split())}") from None
+        raise BookError(f"{output}: typst: {getattr(error, 'diagnostic', error)}") from None
