@@ -30,7 +30,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/workflow.py
 
 clean:
-	rm -rf results/* .snakemake
+	find results -mindepth 1 ! -name README.md -delete
+	rm -rf .snakemake
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0])'

@@ -19,6 +19,8 @@ rule all:
     input:
         PLACES.book("index.html"),
         PLACES.book("figure-book.pdf"),
+        flow.figure_files(CATALOGUE, PLACES),
+        flow.tensor_files(CATALOGUE, PLACES),
 
 
 flow.check_targets(workflow)

@@ -77,6 +77,7 @@ for color, (name, letter) in enumerate(zip(configs, LETTERS, strict=False)):
     if not comparable:
         continue
     curve = published.curve("fig_VII", "depth", "stable_rank", {"config": name})
+    curve = curve.loc[: depth[-1]]
     mean, runs = curve["mean"].dropna(), curve.drop(columns="mean")
     for run in runs:
         published_curve(axes, runs.index, drawable(runs[run] - 1), label=None, marker="", linewidth=0.3, alpha=0.5)
@@ -92,7 +93,7 @@ for color, (name, letter) in enumerate(zip(configs, LETTERS, strict=False)):
     )
     if last[color] < depth[-1]:
         axes.axvline(last[color], **THEORY)
-picture.axes[5].legend(loc="lower left")
+picture.axes[min(5, len(configs))].legend(loc="lower left")
 
 for name, factors in (("Identity A", 1), ("A_perp", 2)):
     law = [product_stable_rank(tokens, factors * layers) for layers in depth[1:]]

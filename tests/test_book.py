@@ -78,10 +78,19 @@ def test_every_symbol_pandoc_writes_is_one_typst_knows(tmp_path):
     symbols = (
         r"\otimes \oplus \ominus \odot \perp \top \infty \partial \sum \|x\| \le \propto \mapsto \mathbb E \mathbf 1"
     )
-    book._pdf(f"---\ntitle: t\n---\n\n${symbols}$\n", tmp_path / "book.pdf", tmp_path)
+    book._pdf(f"---\ntitle: t\n---\n\n${symbols}$\n", tmp_path / "book.pdf", tmp_path, "a label")
     assert (tmp_path / "book.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_tool_that_refuses_is_named(tmp_path):
     with pytest.raises(book.BookError, match="typst"):
-        book._pdf("![x](none){}\n\n```{=typst}\n#no-such-function()\n```\n", tmp_path / "book.pdf", tmp_path)
+        book._pdf("![x](none){}\n\n```{=typst}\n#no-such-function()\n```\n", tmp_path / "book.pdf", tmp_path, "a label")
+
+
+def test_a_label_is_text_whatever_it_holds(tmp_path):
+    label = 'a | b # *c* $x$ "hi" @ref {brace} <script> \\'
+    book._html("---\ntitle: t\n---\n\ntext\n", tmp_path / "index.html", label)
+    assert "a | b # *c* $x$" in (tmp_path / "index.html").read_text()
+    assert "<script> " not in (tmp_path / "index.html").read_text()
+    book._pdf("---\ntitle: t\n---\n\ntext\n", tmp_path / "book.pdf", tmp_path, label)
+    assert (tmp_path / "book.pdf").stat().st_size > 1000

@@ -110,3 +110,8 @@ def test_a_missing_measurement_is_named(page, tmp_path):
     (tmp_path / "results/tensors/m.safetensors").unlink()
     with pytest.raises(StoreError, match=r"m\.safetensors: no such file"):
         Page("dong_depth", tmp_path / "results", tmp_path)
+
+
+def test_a_number_that_is_not_one_is_named(page):
+    with pytest.raises(ValueError, match="S06: order_low = NaN is not finite"):
+        page.judge("S06", **MEASURED | {"order_low": np.nan})

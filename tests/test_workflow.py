@@ -1,5 +1,6 @@
 """The workflow as a user meets it: which jobs run when, and one line for what cannot run. Everything in a copy."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -159,14 +160,36 @@ def test_a_damaged_tensor_file_is_set_aside_and_measured_again(drawn):
     path = drawn / TENSORS
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
-    assert jobs(drawn, "rebuttal_07") == {"measure": 1, "rebuttal_07": 1}
-    assert path.with_suffix(".damaged").read_bytes() == whole[:-100]
-    path.with_suffix(".damaged").replace(path)
+    jobs(drawn, "rebuttal_07")
+    assert path.read_bytes() == whole[:-100], "a dry run changes nothing"
     done = snakemake(drawn, "rebuttal_07")
+    assert path.with_suffix(".damaged").read_bytes() == whole[:-100]
     assert done.returncode == 0
     assert "markov_depth.safetensors: truncated" in done.stderr
     assert "measured again" in done.stderr
     store.read(path)
+
+
+def test_a_missing_tensor_file_is_measured_again(drawn):
+    (drawn / TENSORS).unlink()
+    assert snakemake(drawn, "rebuttal_07").returncode == 0
+    store.read(drawn / TENSORS)
+
+
+def test_a_missing_picture_is_drawn_again(drawn):
+    (drawn / "results/smoke/figures/rebuttal_07.svg").unlink()
+    assert jobs(drawn, "rebuttal_07") == {"rebuttal_07": 1}
+    assert jobs(drawn)["rebuttal_07"] == 1
+    assert snakemake(drawn, "rebuttal_07").returncode == 0
+
+
+def test_the_tensors_of_another_measurement_are_set_aside(drawn):
+    path = drawn / TENSORS
+    other = store.read(path)
+    store.write(path, other.tensors, dataclasses.replace(other.provenance, measurement="san_depth"))
+    done = snakemake(drawn, "rebuttal_07")
+    assert done.returncode == 0
+    assert "holds the tensors of san_depth" in done.stderr
 
 
 def test_a_killed_run_is_taken_up_again(tmp_path):
@@ -205,6 +228,10 @@ def test_a_killed_run_is_taken_up_again(tmp_path):
         ({"results": "/dev/null/x"}, ["config: results = '/dev/null/x'", "not a folder"]),
         ({"measurements": {"markov_depth": {"width": "many"}}}, ['markov_depth.width = "many"', "integer"]),
         ({"measurements": {"markov_depth": {"width": -1}}}, ["markov_depth.width = -1", "greater than 0"]),
+        ({"measurements": {"gaussian_spectrum": {"tokens": [32, 16]}}}, ["gaussian_spectrum.tokens", "not rising"]),
+        ({"measurements": {"roberta_attention": {"lengths": [12, 12]}}}, ["roberta_attention.lengths", "twice"]),
+        ({"measurements": {"gaussian_spectrum": {"ratios": [0.5, 0.5000001]}}}, ["gaussian_spectrum.ratios", "twice"]),
+        ({"measurements": {"markov_depth": {"configs": ["A"]}}}, ["markov_depth.configs", "without"]),
         ({"measurements": {"gaussian_spectrum": {"ratios": [17]}}}, ["gamma = 17", "at most 16"]),
         ({"measurements": {"roberta_attention": {"text": "no.txt"}}}, ["roberta_attention names 'no.txt'", "no such"]),
         ({"measurements": {"roberta_attention": {"lengths": [512], "text": "short.txt"}}}, ["short.txt", "512 needed"]),

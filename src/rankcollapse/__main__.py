@@ -11,8 +11,11 @@ from rankcollapse.verdicts import Verdict, summary
 def main(results: str = "results") -> None:
     """Print the table of verdicts and the paths of the two books."""
     places = Places(Path(results))
-    files = [places.verdict(claim) for claim in load_catalogue().claims]
-    verdicts = [Verdict.load(path) for path in files if path.is_file()]
+    try:
+        files = [places.verdict(claim) for claim in load_catalogue().claims]
+        verdicts = [Verdict.load(path) for path in files if path.is_file()]
+    except ValueError as error:
+        sys.exit(str(error))
     if not verdicts:
         sys.exit(f"{results}: no verdicts there; run snakemake first, or name the results folder of a run")
     print(summary(verdicts))

@@ -50,11 +50,11 @@ def bind(results: Path, *, label: str, log: Path, root: Path = Path()) -> None:
     verdicts = {name: _verdict(name, claim, catalogue, chapters) for name, claim in catalogue.claims.items()}
     agreement = [row for chapter in chapters for row in chapter.agreement]
     pd.DataFrame(agreement).to_csv(places.agreements(), index=False)
-    source = _render(label=label, chapters=chapters, claims=catalogue.claims, verdicts=verdicts, agreement=agreement)
+    source = _render(chapters=chapters, claims=catalogue.claims, verdicts=verdicts, agreement=agreement)
     places.book("").mkdir(parents=True, exist_ok=True)
     places.book("figure-book.md").write_text(source, encoding="utf-8")
-    _html(source, places.book("index.html"))
-    _pdf(source, places.book("figure-book.pdf"), results)
+    _html(source, places.book("index.html"), label)
+    _pdf(source, places.book("figure-book.pdf"), results, label)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(f"{len(chapters)} figures, {len(verdicts)} claims -> {places.book('')}\n", encoding="utf-8")
 
@@ -145,7 +145,7 @@ def _pandoc(source: str, to: str, output: Path, *arguments: str) -> None:
         pypandoc.convert_text(
             source,
             to,
-            format="markdown-superscript-subscript",
+            format="markdown-superscript-subscript-citations",
             outputfile=str(output),
             extra_args=["--standalone", *filters, *arguments],
         )
@@ -153,7 +153,7 @@ def _pandoc(source: str, to: str, output: Path, *arguments: str) -> None:
         raise BookError(f"{output}: pandoc: {' '.join(str(error).split())}") from None
 
 
-def _html(source: str, output: Path) -> None:
+def _html(source: str, output: Path, label: str) -> None:
     arguments = (
         f"--template={TEMPLATES / 'book.html'}",
         "--toc",
@@ -161,12 +161,20 @@ def _html(source: str, output: Path) -> None:
         "--mathml",
         "--default-image-extension=svg",
     )
-    _pandoc(source, "html5", output, *arguments)
+    _pandoc(source, "html5", output, f"--metadata=subtitle:{label}", *arguments)
 
 
-def _pdf(source: str, output: Path, results: Path) -> None:
+def _pdf(source: str, output: Path, results: Path, label: str) -> None:
     typ = output.with_suffix(".typ")
-    _pandoc(source, "typst", typ, f"--template={TEMPLATES / 'book.typ'}", "--toc", "--default-image-extension=pdf")
+    _pandoc(
+        source,
+        "typst",
+        typ,
+        f"--metadata=subtitle:{label}",
+        f"--template={TEMPLATES / 'book.typ'}",
+        "--toc",
+        "--default-image-extension=pdf",
+    )
     typ.write_text(RENAMED.sub(r"\1.o", typ.read_text(encoding="utf-8")), encoding="utf-8")
     try:
         typst.compile(str(typ), output=str(output), root=str(results))

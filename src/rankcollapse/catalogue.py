@@ -57,6 +57,11 @@ def load_catalogue(root: Path = Path()) -> Catalogue:
     """Read both files below ``root`` and check them against each other; ``ConfigError`` names what does not fit."""
     raw = {name: read_yaml(root / "config" / f"{name}.yaml") for name in ("figures", "claims")}
     catalogue = validate(Catalogue, raw, "config")
+    for name, stated in catalogue.claims.items():
+        try:
+            stated.rule  # noqa: B018, to see whether its limits are all there
+        except (KeyError, IndexError, ValueError) as error:
+            raise ConfigError(f"config/claims.yaml: {name}: criterion names {error}; allowed: its limits") from None
     judged: dict[str, str] = {}
     for name, figure in catalogue.figures.items():
         for claim in figure.claims:

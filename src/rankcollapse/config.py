@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import Field
 
 from rankcollapse import settings as s
-from rankcollapse.validation import validate
+from rankcollapse.validation import ConfigError, validate
 
 
 @s.settings
@@ -45,14 +45,32 @@ class Config:
     measurements: Measurements
 
 
+NOT_AXES = ("runs", "scale_decades", "residual_decades")  # lists that belong to another list, or are a range
+RISING = ("tokens", "lengths", "ratios", "wide_tokens")  # axes along which something is expected to grow or shrink
+
+
 def check_config(raw: Mapping[str, Any]) -> Config:
     """Return the validated configuration; ``ConfigError`` names every offending key, its value and what is allowed."""
-    return validate(Config, raw, "config")
+    config: Config = validate(Config, raw, "config")
+    for name in get_type_hints(Measurements):
+        for key, value in plain(getattr(config.measurements, name)).items():
+            if isinstance(value, list) and key not in NOT_AXES:
+                _check_axis(f"config: measurements.{name}.{key} = {value}", key, value)
+    return config
 
 
 def plain(settings: Any) -> dict[str, Any]:
     """Return a settings dataclass as sorted plain scalars and lists, fit for a rule's params and for JSON."""
     return {name: _plain(getattr(settings, name)) for name in sorted(field.name for field in fields(settings))}
+
+
+def _check_axis(what: str, key: str, values: list[Any]) -> None:
+    """Refuse a list that names an axis and has the same entry twice (as tensors' keys write it), or does not rise."""
+    written = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    if len(set(written)) < len(written):
+        raise ConfigError(f"{what}: an entry twice; allowed: each once")
+    if key in RISING and values != sorted(values):
+        raise ConfigError(f"{what}: not rising; allowed: from small to large")
 
 
 def input_files(settings: Any) -> list[str]:

@@ -17,13 +17,17 @@ KERNEL = "python3"
 
 
 class ThisInterpreter(AsyncKernelManager):
-    """A kernel that is this very interpreter: one found by name may belong to another environment."""
+    """A kernel that is this very interpreter: one found by name may belong to another environment.
+
+    It draws without a screen and runs no start-up files of the user's, which could change numbers.
+    """
 
     @property
     def kernel_spec(self) -> KernelSpec:
         """The command that starts the kernel."""
         command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=command, display_name="Python 3", language="python")
+        environment = {"MPLBACKEND": "agg", "IPYTHONDIR": str(Path(self.ip).parent)}
+        return KernelSpec(argv=command, display_name="Python 3", language="python", env=environment)
 
 
 class NotebookError(RuntimeError):

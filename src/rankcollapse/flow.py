@@ -27,12 +27,13 @@ def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Pla
     """Check everything a user wrote, or end with one line a mistake; set aside tensor files that cannot be read."""
     try:
         config, catalogue = check_config(raw), load_catalogue()
-        _check_measurements(catalogue)
+        _check_catalogue(catalogue)
         places = Places(Path(config.results))
         if workflow.is_main_process:
             check_writable(places.results)
             check_inputs(config.measurements)
-            _set_aside_damaged(catalogue, places)
+            if not {"dryrun", "unlock", "lint"} & _asked():
+                _set_aside_damaged(catalogue, places)
     except ConfigError as error:
         sys.exit(str(error))
     return config, catalogue, places
@@ -43,14 +44,23 @@ def check_targets(workflow: Any) -> None:
 
     Snakemake itself looks for targets only after the workflow is read, and then speaks of missing rules.
     """
-    if not workflow.is_main_process or Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
-        return
-    from snakemake.cli import get_argument_parser  # loaded already where snakemake runs; heavy elsewhere
-
-    known = sorted(rule.name for rule in workflow.rules)
-    for target in get_argument_parser().parse_known_args()[0].targets:
+    known = sorted(rule.name for rule in workflow.rules if rule.name != "measure")
+    for target in _command_line().targets if workflow.is_main_process else ():
         if "/" not in target and "." not in target and target not in known:
             sys.exit(f"target {target!r}: no such figure; {allowed(target, known)}")
+
+
+def _command_line() -> Any:
+    """Return snakemake's own reading of its command line; of an empty one where something else started the workflow."""
+    from snakemake.cli import get_argument_parser  # loaded already where snakemake runs; heavy elsewhere
+
+    started_by_snakemake = Path(sys.argv[0]).name in ("snakemake", "__main__.py")
+    return get_argument_parser().parse_known_args(sys.argv[1:] if started_by_snakemake else [])[0]
+
+
+def _asked() -> set[str]:
+    """Return which switches are on."""
+    return {name for name, value in vars(_command_line()).items() if value is True}
 
 
 def measurement_settings(config: Config, name: str) -> dict[str, Any]:
@@ -116,7 +126,8 @@ def report_failures(places: Places) -> None:
 
 def report(places: Places) -> None:
     """Say where the book lies and how to see the verdicts."""
-    print(f"Book: {places.book('index.html')} and {places.book('figure-book.pdf')}")
+    if places.book("index.html").is_file():
+        print(f"Book: {places.book('index.html')} and {places.book('figure-book.pdf')}")
     print(f"Verdicts: python -m rankcollapse {places.results}")
 
 
@@ -129,27 +140,48 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _check_measurements(catalogue: Catalogue) -> None:
+RULES = ("all", "book", "measure")
+
+
+def _check_catalogue(catalogue: Catalogue) -> None:
+    """Refuse a figure whose measurement, notebook, judge or published file is not there."""
     for figure, entry in catalogue.figures.items():
+        where = f"config/figures.yaml: {figure}"
+        if figure in RULES:
+            raise ConfigError(f"{where}: the name of a rule; allowed: any other")
         for name in entry.measurements:
             if name not in MEASUREMENTS:
-                raise ConfigError(f"config/figures.yaml: {figure}: measurement {name!r}: {allowed(name, MEASUREMENTS)}")
+                raise ConfigError(f"{where}: measurement {name!r}: {allowed(name, MEASUREMENTS)}")
+        needed = [Path("notebooks") / f"{figure}.py", *(Path("resources/published") / name for name in entry.published)]
+        needed += [PACKAGE / "judges" / f"{figure}.py"] if entry.claims else []
+        for path in needed:
+            if not path.is_file():
+                raise ConfigError(f"{where}: needs {_short(path)}, which is not there")
 
 
 def _set_aside_damaged(catalogue: Catalogue, places: Places) -> None:
-    """Set aside tensor files that must not be read, with the notebooks drawn from them, so that both run again."""
-    files = {name: places.tensors(name) for name in MEASUREMENTS if places.tensors(name).is_file()}
-    if not files:
-        return
-    from rankcollapse.store import StoreError, read  # numpy, only when there is something to read
+    """Set aside tensor files that must not be read, and the notebooks drawn from tensors that are not there any more.
 
-    for name, path in files.items():
-        try:
-            read(path)
-        except StoreError as error:
-            aside = path.with_suffix(".damaged")
-            path.replace(aside)
+    Snakemake alone does not miss an intermediate file whose products exist: without the notebook it draws again, and
+    for that it measures again.
+    """
+    for name in MEASUREMENTS:
+        path = places.tensors(name)
+        if path.is_file() and (reason := _damage(name, path)):
+            path.replace(path.with_suffix(".damaged"))
+            print(f"{reason}; kept as {path.with_suffix('.damaged')}, to be measured again", file=sys.stderr)
+        if not path.is_file():
             for figure, entry in catalogue.figures.items():
                 if name in entry.measurements:
                     places.notebook(figure).unlink(missing_ok=True)
-            print(f"{error}; kept as {aside}, to be measured again", file=sys.stderr)
+
+
+def _damage(name: str, path: Path) -> str:
+    """Return why a tensor file must not be read, or nothing."""
+    from rankcollapse.store import StoreError, read  # numpy, only when there is something to read
+
+    try:
+        measurement = read(path).provenance.measurement
+    except StoreError as error:
+        return str(error)
+    return "" if measurement == name else f"{path}: holds the tensors of {measurement}"

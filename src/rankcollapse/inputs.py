@@ -1,4 +1,7 @@
-"""Whether the files a measurement reads are there and hold enough, asked before any job starts. Torch-free."""
+"""What a measurement's files and its figure need, asked before any job starts. Torch-free.
+
+A measurement alone runs with less, such as one configuration; the figure drawn from it does not.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +15,32 @@ from rankcollapse.validation import ConfigError
 
 
 def check_inputs(measurements: Measurements) -> None:
-    """Raise ``ConfigError``, one line, for the first file that is missing, too short or without what is asked of it."""
+    """Raise ``ConfigError``, one line, for the first file or setting without what is asked of it."""
+    for name, holds, needed in NEEDS:
+        if not holds(getattr(measurements, name)):
+            raise ConfigError(f"config: measurements.{name}.{needed}")
     for name, check in CHECKS.items():
         settings = getattr(measurements, name)
         for path in input_files(settings):
             if not Path(path).is_file():
                 raise ConfigError(f"config: measurements.{name} names {path!r}: no such file; allowed: a text file")
         check(settings)
+
+
+NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("san_depth", lambda s: "mean" in s.inputs, "inputs: allowed: mean, with others or alone"),
+    ("attention_step", lambda s: 0 in s.mean_sizes and max(s.mean_sizes) > 0, "mean_sizes: allowed: 0 and another"),
+    ("attention_step", lambda s: s.scale_decades[0] <= -3, "scale_decades: allowed: from -3 or below"),
+    (
+        "markov_depth",
+        lambda s: len({config.split(" + ")[0] == "A" for config in s.configs}) == 2,
+        "configs: allowed: some with the gap (A ...) and some without",
+    ),
+    ("markov_depth", lambda s: s.depth >= 3, "depth: allowed: 3 or more, to see a fall"),
+    ("roberta_attention", lambda s: "text" in s.sources, "sources: allowed: text, with published or alone"),
+    ("roberta_attention", lambda s: 0.02 in s.word_embedding_stds, "word_embedding_stds: allowed: 0.02 and others"),
+    ("roberta_attention", lambda s: len(s.lengths) <= 3, "lengths: allowed: at most 3, the figure's columns"),
+)
 
 
 def _encoder_depth(settings: EncoderDepth) -> None:

@@ -1,5 +1,6 @@
 """What a notebook works with: the tensors of its figure, and the one place where pictures, numbers and verdicts go."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rankcollapse.judges import judge_of
 from rankcollapse.places import PICTURES, Places
 from rankcollapse.verdicts import Ruling, Verdict
 
-# Pictures carry no date, so that the same numbers give the same bytes.
+# Pictures carry no date, so that drawing again changes nothing that the numbers do not.
 UNDATED = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 
 
@@ -83,6 +84,9 @@ class Page:
         if claim not in self.entry.claims:
             raise ValueError(f"{self.figure} does not judge {claim}; its catalogue entry lists {self.entry.claims}")
         measured = {name: _scalar(value) for name, value in measured.items()}
+        for name, value in measured.items():
+            if "NaN" in (text := json.dumps(value)) or "Infinity" in text:
+                raise ValueError(f"{claim}: {name} = {text} is not finite; a verdict needs numbers")
         stated = self.catalogue.claims[claim]
         ruling: Ruling = judge_of(self.figure, claim)(**measured, **stated.limits)
         settings = {name: m.provenance.settings | {"seed": m.provenance.seed} for name, m in self.measurements.items()}

@@ -35,6 +35,7 @@ THEORY: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": (0, (4
 
 def new_figure(height: float) -> Figure:
     """Return an empty figure of the book's text width in the house style; ``height`` in inches."""
+    plt.rcdefaults()  # a matplotlibrc of the user's would change the picture
     plt.style.use(STYLE)
     return plt.figure(figsize=(WIDTH, height))
 

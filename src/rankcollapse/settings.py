@@ -27,7 +27,7 @@ WeightInits = Annotated[tuple[WeightInit, ...], Field(min_length=1)]
 class SanDepth:
     """Self-attention networks by depth, the residual followed below machine precision (Dong et al. 2021)."""
 
-    tokens: Size  # n, tokens
+    tokens: Annotated[int, Field(ge=2)]  # n, tokens
     width: Size  # d, channels
     heads: Size  # H; must divide width
     layers: Annotated[int, Field(ge=2)]  # L of the depth curves and of the gain sweep
@@ -51,6 +51,8 @@ class SanDepth:
     def _consistent(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        if not -100 <= self.ladder_bottom <= self.ladder_top <= 10:
+            raise ValueError(f"ladder_bottom, ladder_top: {self.ladder_bottom}, {self.ladder_top}; within -100 and 10")
         if self.ladder_bottom >= self.ladder_top:
             raise ValueError(f"ladder_bottom: {self.ladder_bottom} is not below ladder_top {self.ladder_top}")
         return self
@@ -87,6 +89,10 @@ class AttentionStep:
                 raise ValueError(
                     f"shapes: ({tokens}, {width}) needs at least 2 tokens and a width divisible by heads = {self.heads}"
                 )
+        if self.hull_rows > min(tokens for tokens, _ in self.shapes):
+            raise ValueError(f"hull_rows: {self.hull_rows}; at most the fewest tokens of shapes")
+        if min(self.search_tokens) < 2:
+            raise ValueError(f"search_tokens: {min(self.search_tokens)}; at least 2")
         for name in ("scale_decades", "residual_decades"):
             low, high = getattr(self, name)
             if not -100 <= low < high <= 100:
@@ -343,7 +349,7 @@ class RobertaAttention:
     repeats: File  # table of the published pattern of repeated tokens
     lengths: Annotated[tuple[Annotated[int, Field(ge=3)], ...], Field(min_length=1)]  # T, tokens with <s> and </s>
     head: Annotated[int, Field(ge=0)]  # of the first layer, counted from 0
-    runs: Size  # draws of the weights
+    runs: Annotated[int, Field(ge=2)]  # draws of the weights; at least 2 for a spread
 
 
 @settings

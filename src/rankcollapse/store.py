@@ -84,13 +84,17 @@ def read(path: Path) -> Measurement:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError) as error:
         raise StoreError(f"{path}: truncated or not a safetensors file ({error})") from None
     if metadata.get("layout") != LAYOUT:
         raise StoreError(f"{path}: layout {metadata.get('layout')!r}, but this version reads layout {LAYOUT!r}")
-    if _hash(arrays, metadata["provenance"]) != metadata.get("hash"):
+    origin = metadata.get("provenance", "")
+    if _hash(arrays, origin) != metadata.get("hash"):
         raise StoreError(f"{path}: altered since it was written (its content hash does not match)")
-    return Measurement(arrays, Provenance(**json.loads(metadata["provenance"])), metadata["hash"])
+    try:
+        return Measurement(arrays, Provenance(**json.loads(origin)), metadata["hash"])
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{path}: its provenance is not of this version ({error})") from None
 
 
 def read_provenance(path: Path) -> Provenance:

@@ -58,9 +58,9 @@ def _line(item: ErrorDetails, where: str) -> str:
     value = value if len(value) <= 60 else value[:57] + "..."
     match item["type"]:
         case "unexpected_keyword_argument":
-            return f"{where}: {key} = {value}: unknown key; the allowed keys are listed in config/README.md"
+            return f"{where}: {key} = {value}: unknown key; allowed: the keys in the file as it was shipped"
         case "missing":
-            return f"{where}: {key}: missing; a value as in config/config.yaml is needed"
+            return f"{where}: {key}: missing; allowed: a value as in the file as it was shipped"
         case "value_error":
             return f"{where}: {key}: {item['ctx']['error']}"
         case _:

@@ -46,8 +46,11 @@ class Verdict:
 
     @classmethod
     def load(cls, path: Path) -> "Verdict":
-        """Read a verdict written by ``save``."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        """Read a verdict written by ``save``; ``ValueError`` names a file that is no such thing."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: not a verdict ({error}); remove it and run snakemake again") from None
 
 
 def summary(verdicts: Sequence[Verdict], width: int = 120) -> str:

@@ -19,6 +19,6 @@ rule book:
         "../../environment.yml"
     params:
         results=lambda wildcards: CONFIG.results,
-        label=CONFIG.label,
+        label=lambda wildcards: CONFIG.label,
     script:
         "../scripts/book.py"
