@@ -3,7 +3,7 @@
 Published figures show m runs (5) or a single realisation, ours n runs; neither set is the truth, so both spreads count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +34,6 @@ def ks_distance(sample: Float[np.ndarray, "..."], pool: Float[np.ndarray, "..."]
         if not values.size or np.isnan(values).any():
             raise ValueError(f"ks_distance: {name} {values.shape} is empty or has NaN entries")
     return float(stats.ks_2samp(sample.ravel(), pool.ravel(), method="asymp").statistic)
-
-
-def distance_from_law(sample: Float[np.ndarray, "..."], cdf: Callable[[np.ndarray], np.ndarray]) -> float:
-    """One-sample Kolmogorov-Smirnov distance sup_x |F_sample(x) - cdf(x)|, over all entries of the sample."""
-    return float(stats.ks_1samp(sample.ravel(), cdf, method="asymp").statistic)
 
 
 def leave_one_out(pool: Float[np.ndarray, "runs values"]) -> Float[np.ndarray, "runs"]:
