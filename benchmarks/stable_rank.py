@@ -21,7 +21,7 @@ from torch import Tensor
 from rankcollapse.config import check_config
 from rankcollapse.measurements import keyquery_depth, markov_depth
 from rankcollapse.randomness import generator
-from rankcollapse.settings import KeyqueryDepth, MarkovDepth
+from rankcollapse.settings.gap import KeyqueryDepth, MarkovDepth
 from rankcollapse.spectrum import stable_rank
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rankcollapse.measurements.attention_step import measure
-from rankcollapse.settings import AttentionStep
+from rankcollapse.settings.dong import AttentionStep
 
 SETTINGS = AttentionStep(
     shapes=((3, 4), (8, 8)),

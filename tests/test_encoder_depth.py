@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from rankcollapse import encoders
 from rankcollapse.measurements import encoder_depth
-from rankcollapse.settings import EncoderDepth
+from rankcollapse.settings.dong import EncoderDepth
 from rankcollapse.tokens import TextError
 from rankcollapse.validation import ConfigError
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from rankcollapse.judges.gap_activations import m13, m16
 from rankcollapse.measurements import gap_activations
-from rankcollapse.settings import GapActivations
+from rankcollapse.settings.gap import GapActivations
 
 CPU = torch.device("cpu")
 ACTIVATIONS = ("softmax", "relu", "sigmoid", "sigmoid/T", "linear")

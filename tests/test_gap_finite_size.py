@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from rankcollapse.judges.gap_finite_size import m14
 from rankcollapse.measurements import gap_finite_size
-from rankcollapse.settings import GapFiniteSize
+from rankcollapse.settings.gap import GapFiniteSize
 
 CPU = torch.device("cpu")
 SMALL = {

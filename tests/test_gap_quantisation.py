@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from rankcollapse.judges.gap_quantisation import m17
 from rankcollapse.measurements import gap_quantisation
-from rankcollapse.settings import GapQuantisation
+from rankcollapse.settings.gap import GapQuantisation
 
 CPU = torch.device("cpu")
 SMALL = {"tokens": (12, 32), "runs": 3, "depth": 3, "logit_variance": math.log(2)}

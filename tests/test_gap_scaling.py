@@ -5,7 +5,7 @@ import torch
 from rankcollapse.judges import gap_scaling as judges
 from rankcollapse.judges.rebuttal_08 import m08
 from rankcollapse.measurements import gap_scaling
-from rankcollapse.settings import GapScaling
+from rankcollapse.settings.gap import GapScaling
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ from scipy import stats
 from rankcollapse.measurements import gaussian_spectrum
 from rankcollapse.measurements.gaussian_spectrum import unit_token_logits
 from rankcollapse.randomness import generator
-from rankcollapse.settings import GaussianSpectrum
+from rankcollapse.settings.gap import GaussianSpectrum
 from rankcollapse.theory.mind_the_gap import bulk_modulus, circular_distance
 
 CPU = torch.device("cpu")

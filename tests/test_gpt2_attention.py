@@ -7,7 +7,7 @@ from rankcollapse import encoders
 from rankcollapse.measurements import gpt2_attention
 from rankcollapse.measurements.gpt2_attention import pattern
 from rankcollapse.randomness import generator
-from rankcollapse.settings import Gpt2Attention
+from rankcollapse.settings.encoders import Gpt2Attention
 from rankcollapse.tokens import TextError, repeat_patterns
 from rankcollapse.validation import ConfigError
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from rankcollapse import agreement, published
 from rankcollapse.gradients import Variant
 from rankcollapse.measurements import gradient_norms, logit_gradient_norms
-from rankcollapse.settings import GradientNorms, LogitGradientNorms
+from rankcollapse.settings.gap import GradientNorms, LogitGradientNorms
 
 CONFIGS = (
     "A(X)",

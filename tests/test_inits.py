@@ -8,7 +8,7 @@ import torch
 from rankcollapse.inits import INPUTS, WEIGHT_INITS, orthogonal
 from rankcollapse.randomness import generator
 from rankcollapse.residual import relative_residual
-from rankcollapse.settings import SanDepth, WeightInit
+from rankcollapse.settings.dong import SanDepth, WeightInit
 
 FAN_IN, FAN_OUT = 300, 100
 VARIANCES = {"xavier": 2 / (FAN_IN + FAN_OUT), "bert": 0.0004, "normal1d": 1 / FAN_IN, "linear": 1 / (3 * FAN_IN)}

@@ -12,7 +12,7 @@ from rankcollapse.inits import orthogonal
 from rankcollapse.keyquery import normal_weights
 from rankcollapse.measurements import keyquery_depth
 from rankcollapse.randomness import generator
-from rankcollapse.settings import KeyqueryDepth
+from rankcollapse.settings.gap import KeyqueryDepth
 from rankcollapse.spectrum import stable_rank
 from rankcollapse.theory.mind_the_gap import first_layer_constant
 

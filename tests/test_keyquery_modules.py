@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 
 from rankcollapse.measurements import keyquery_modules
-from rankcollapse.settings import KeyqueryModules
+from rankcollapse.settings.gap import KeyqueryModules
 from rankcollapse.spectrum import stable_rank
 
 CPU = torch.device("cpu")

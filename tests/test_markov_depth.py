@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from rankcollapse import agreement, published
 from rankcollapse.measurements import markov_depth
-from rankcollapse.settings import MarkovDepth
+from rankcollapse.settings.gap import MarkovDepth
 
 CONFIGS = (
     "A",

@@ -7,7 +7,7 @@ from scipy.stats import ks_2samp
 from rankcollapse.measurements import roberta_attention
 from rankcollapse.measurements.roberta_attention import statistics, token_inputs, tokens_with_pattern
 from rankcollapse.randomness import generator
-from rankcollapse.settings import RobertaAttention
+from rankcollapse.settings.encoders import RobertaAttention
 from rankcollapse.tokens import TextError, first_positions, repeat_patterns
 from rankcollapse.validation import ConfigError
 

@@ -10,7 +10,7 @@ from rankcollapse.changed_attention import Change, make_changeable
 from rankcollapse.measurements import roberta_rank
 from rankcollapse.measurements.roberta_rank import VARIANTS, change
 from rankcollapse.randomness import generator
-from rankcollapse.settings import RobertaRank
+from rankcollapse.settings.encoders import RobertaRank
 from rankcollapse.tokens import TextError, longest_pattern, shortened
 from rankcollapse.validation import ConfigError
 

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from rankcollapse.measurements.san_depth import UNIT_ROUNDOFF, _at, measure, second_eigenvalue
-from rankcollapse.settings import SanDepth
+from rankcollapse.settings.dong import SanDepth
 
 SMALL = SanDepth(
     tokens=16,

@@ -8,7 +8,7 @@ from rankcollapse import encoders
 from rankcollapse.measurements import tinybert_width
 from rankcollapse.measurements.tinybert_width import pattern
 from rankcollapse.randomness import generator
-from rankcollapse.settings import TinybertWidth
+from rankcollapse.settings.encoders import TinybertWidth
 from rankcollapse.tokens import TextError
 from rankcollapse.validation import ConfigError
 

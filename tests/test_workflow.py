@@ -115,7 +115,7 @@ def test_nothing_changed_nothing_runs(drawn):
         ("src/rankcollapse/judges/rebuttal_07.py", {"rebuttal_07": 1}),
         ("resources/published/fig_VII.csv", {"rebuttal_07": 1}),
         ("src/rankcollapse/spectrum.py", {"measure": 1, "rebuttal_07": 1}),
-        ("src/rankcollapse/settings.py", {}),
+        ("src/rankcollapse/settings/gap.py", {}),
         ("notebooks/rebuttal_09.py", {}),
         ("src/rankcollapse/encoders.py", {}),
         ("src/rankcollapse/judges/rebuttal_09.py", {}),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rankcollapse.settings import Names, settings
+from rankcollapse.settings.types import Names, settings
 from rankcollapse.validation import ConfigError, allowed, read_yaml, validate
 
 

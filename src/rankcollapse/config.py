@@ -6,34 +6,35 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field
 
-from rankcollapse import settings as s
+from rankcollapse.settings import dong, encoders, gap
+from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
-@s.settings
+@settings
 class Measurements:
     """The settings of every measurement."""
 
-    san_depth: s.SanDepth
-    attention_step: s.AttentionStep
-    encoder_depth: s.EncoderDepth
-    roberta_attention: s.RobertaAttention
-    gap_activations: s.GapActivations
-    gap_finite_size: s.GapFiniteSize
-    gap_quantisation: s.GapQuantisation
-    tinybert_width: s.TinybertWidth
-    gpt2_attention: s.Gpt2Attention
-    roberta_rank: s.RobertaRank
-    markov_depth: s.MarkovDepth
-    keyquery_depth: s.KeyqueryDepth
-    keyquery_modules: s.KeyqueryModules
-    gaussian_spectrum: s.GaussianSpectrum
-    gradient_norms: s.GradientNorms
-    logit_gradient_norms: s.LogitGradientNorms
-    gap_scaling: s.GapScaling
+    san_depth: dong.SanDepth
+    attention_step: dong.AttentionStep
+    encoder_depth: dong.EncoderDepth
+    roberta_attention: encoders.RobertaAttention
+    gap_activations: gap.GapActivations
+    gap_finite_size: gap.GapFiniteSize
+    gap_quantisation: gap.GapQuantisation
+    tinybert_width: encoders.TinybertWidth
+    gpt2_attention: encoders.Gpt2Attention
+    roberta_rank: encoders.RobertaRank
+    markov_depth: gap.MarkovDepth
+    keyquery_depth: gap.KeyqueryDepth
+    keyquery_modules: gap.KeyqueryModules
+    gaussian_spectrum: gap.GaussianSpectrum
+    gradient_norms: gap.GradientNorms
+    logit_gradient_norms: gap.LogitGradientNorms
+    gap_scaling: gap.GapScaling
 
 
-@s.settings
+@settings
 class Config:
     """Everything a user may set; ``config/README.md`` explains each key."""
 
@@ -41,7 +42,7 @@ class Config:
     results: Annotated[str, Field(min_length=1)]  # the folder for everything that is made
     seed: Annotated[int, Field(ge=0)]
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")]
-    threads: s.Size  # of one measurement; fixed, so that results do not depend on --cores
+    threads: Size  # of one measurement; fixed, so that results do not depend on --cores
     measurements: Measurements
 
 
@@ -76,7 +77,7 @@ def _check_axis(what: str, key: str, values: list[Any]) -> None:
 def input_files(settings: Any) -> list[str]:
     """Return the files that a settings dataclass names: the values of its ``File`` fields."""
     hints = get_type_hints(type(settings), include_extras=True)
-    return [getattr(settings, name) for name, hint in hints.items() if hint == s.File]
+    return [getattr(settings, name) for name, hint in hints.items() if hint == File]
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ PUBLISHED = Path("resources/published")
 MEASUREMENTS = tuple(get_type_hints(Measurements))
 
 # Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
-WITHOUT_NUMBERS = ("settings.py", "progress.py", "validation.py", "config.py")
+WITHOUT_NUMBERS = ("progress.py", "validation.py", "config.py")
 
 
 def start(raw: Mapping[str, Any], workflow: Any) -> tuple[Config, Catalogue, Places]:
@@ -132,7 +132,8 @@ def report(places: Places) -> None:
 
 
 def _code(entry: Path) -> list[str]:
-    return [_short(path) for path in package_imports(entry, PACKAGE) if path.name not in WITHOUT_NUMBERS]
+    found = package_imports(entry, PACKAGE)
+    return [_short(path) for path in found if path.name not in WITHOUT_NUMBERS and path.parent.name != "settings"]
 
 
 def _short(path: Path) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from rankcollapse.architectures import check_architecture
 from rankcollapse.config import Measurements, input_files
-from rankcollapse.settings import EncoderDepth, Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
+from rankcollapse.settings.dong import EncoderDepth
+from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
 from rankcollapse.tokens import check_text, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
 

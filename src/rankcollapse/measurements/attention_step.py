@@ -44,7 +44,7 @@ from rankcollapse.markov import (
 )
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import AttentionStep
+from rankcollapse.settings.dong import AttentionStep
 
 NAME = "attention_step"
 SPREADS: dict[str, Callable[[Tensor], Tensor]] = {

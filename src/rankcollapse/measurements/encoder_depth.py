@@ -14,7 +14,7 @@ from rankcollapse.architectures import check_architecture
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.residual import relative_residual_composite
-from rankcollapse.settings import EncoderDepth
+from rankcollapse.settings.dong import EncoderDepth
 from rankcollapse.tokens import first_positions, passages, renumbered
 
 FIRST_ID = 10  # above every architecture's padding token, whose embedding is zero

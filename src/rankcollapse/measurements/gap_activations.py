@@ -9,7 +9,7 @@ from rankcollapse.attention import ACTIVATIONS, centre, differential, differenti
 from rankcollapse.logits import orthonormal_logits
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import GapActivations
+from rankcollapse.settings.gap import GapActivations
 from rankcollapse.spectrum import eigenvalues
 from rankcollapse.theory.random_attention import moments
 

@@ -12,7 +12,7 @@ from rankcollapse.logits import orthonormal_logits
 from rankcollapse.measurements.gaussian_spectrum import unit_token_logits
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import GapFiniteSize
+from rankcollapse.settings.gap import GapFiniteSize
 from rankcollapse.spectrum import eigenvalues
 
 Draw = Callable[[int, Generator, torch.device], Float[Tensor, "tokens tokens"]]

@@ -16,7 +16,7 @@ from rankcollapse.progress import Track, silent
 from rankcollapse.quantisation import SCALES, absmax_int8, entry_range, rounding_error
 from rankcollapse.randomness import generator
 from rankcollapse.residual import decompose
-from rankcollapse.settings import GapQuantisation
+from rankcollapse.settings.gap import GapQuantisation
 
 ATTENTIONS = ("A", "A + LN", "A(X)", "A(X) + LN")
 GAPS = ("kept", "removed")

@@ -14,7 +14,7 @@ from rankcollapse.measurements.gradient_norms import draw, one_run
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.residual import relative_residual
-from rankcollapse.settings import GapScaling
+from rankcollapse.settings.gap import GapScaling
 
 SCALINGS: dict[str, Callable[[int], float]] = {"N(0,1)": lambda width: 1.0, "N(0,1/d)": lambda width: width**-0.5}
 ATTENTIONS = ("A(X)", "A")

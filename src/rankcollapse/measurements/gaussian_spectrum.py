@@ -8,7 +8,7 @@ from rankcollapse.attention import softmax
 from rankcollapse.markov import gaussian_logits
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import GaussianSpectrum
+from rankcollapse.settings.gap import GaussianSpectrum
 from rankcollapse.spectrum import eigenvalues
 
 

@@ -9,7 +9,7 @@ from rankcollapse import encoders, spectrum
 from rankcollapse.architectures import check_architecture
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import Gpt2Attention
+from rankcollapse.settings.encoders import Gpt2Attention
 from rankcollapse.tokens import first_positions, longest_pattern, shortened, token_ids
 
 

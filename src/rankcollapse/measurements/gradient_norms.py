@@ -9,7 +9,7 @@ from torch import Tensor
 from rankcollapse.gradients import Variant, Weights, linearise, transposed_gradient, value_gradient
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import GradientNorms
+from rankcollapse.settings.gap import GradientNorms
 
 ENTRIES_AT_ONCE = 2**16  # of the tokens of the runs taken together: what a processor's cache holds
 DOUBLED = 4.0  # the released block adds itself to itself with skip: twice the Jacobian, four times its squared norm

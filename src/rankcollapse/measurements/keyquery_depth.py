@@ -11,7 +11,7 @@ from rankcollapse.blocks import attention_block
 from rankcollapse.keyquery import Weights, centred_softmax, keyquery_logits, normal_weights
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import KeyqueryDepth
+from rankcollapse.settings.gap import KeyqueryDepth
 from rankcollapse.spectrum import stable_rank, stable_rank_excess
 
 CURVES = {"original": softmax, "fixed": centred_softmax}

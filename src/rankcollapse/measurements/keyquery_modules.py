@@ -13,7 +13,7 @@ from rankcollapse.keyquery import ATTENTION, Weights, keyquery_logits, mean_cosi
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.saturation import attention_eigenvalues
-from rankcollapse.settings import KeyqueryModules
+from rankcollapse.settings.gap import KeyqueryModules
 from rankcollapse.spectrum import stable_rank_excess
 
 # Powers of d in the standard deviations of (W_Q and W_K, W_V).

@@ -6,7 +6,7 @@ from torch import Tensor
 from rankcollapse.gradients import linearise, logit_gradients
 from rankcollapse.measurements.gradient_norms import one_run, require_finite, variant_of
 from rankcollapse.progress import Track, silent
-from rankcollapse.settings import LogitGradientNorms
+from rankcollapse.settings.gap import LogitGradientNorms
 
 
 def measure(

@@ -12,7 +12,7 @@ from rankcollapse.blocks import attention_block
 from rankcollapse.markov import random_markov
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import MarkovDepth
+from rankcollapse.settings.gap import MarkovDepth
 from rankcollapse.spectrum import stable_rank, stable_rank_excess
 
 LOGIT_VARIANCE = math.log(2)  # with mean -ln2/2: e^logit has mean 1 and variance 1

@@ -15,7 +15,7 @@ from rankcollapse import encoders, spectrum
 from rankcollapse.architectures import check_architecture
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import RobertaAttention
+from rankcollapse.settings.encoders import RobertaAttention
 from rankcollapse.tokens import FRAMES, TextError, first_positions, repeat_patterns, token_ids
 
 

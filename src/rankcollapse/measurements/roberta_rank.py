@@ -17,7 +17,7 @@ from rankcollapse.architectures import check_architecture
 from rankcollapse.changed_attention import Change, Matrix, make_changeable
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import RobertaRank
+from rankcollapse.settings.encoders import RobertaRank
 from rankcollapse.spectrum import stable_rank_excess
 from rankcollapse.tokens import longest_pattern, shortened
 

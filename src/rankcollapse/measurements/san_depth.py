@@ -26,7 +26,7 @@ from rankcollapse.scalefree_spectrum import (
     log_singular_values,
     log_stable_rank_excess,
 )
-from rankcollapse.settings import SanDepth
+from rankcollapse.settings.dong import SanDepth
 
 NAME = "san_depth"
 LN10 = math.log(10)

@@ -14,7 +14,7 @@ from rankcollapse import encoders, spectrum
 from rankcollapse.architectures import check_architecture
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.settings import TinybertWidth
+from rankcollapse.settings.encoders import TinybertWidth
 from rankcollapse.tokens import first_positions, longest_pattern, shortened, token_ids
 
 FIRST_ID = 1  # above the padding token, whose embedding is zero

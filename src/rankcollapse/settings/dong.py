@@ -1,0 +1,106 @@
+"""Settings of what Dong, Cordonnier & Loukas (2021) ask."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rankcollapse.settings.types import File, Names, NotNegatives, Positive, Positives, Size, Sizes, settings
+
+WeightInit = Literal["xavier", "bert", "normal1d", "linear"]
+WeightInits = Annotated[tuple[WeightInit, ...], Field(min_length=1)]
+
+
+@settings
+class SanDepth:
+    """Self-attention networks by depth, the residual followed below machine precision (Dong et al. 2021)."""
+
+    tokens: Annotated[int, Field(ge=2)]  # n, tokens
+    width: Size  # d, channels
+    heads: Size  # H; must divide width
+    layers: Annotated[int, Field(ge=2)]  # L of the depth curves and of the gain sweep
+    runs: Size  # draws of weights and tokens for the depth curves
+    side_runs: Size  # draws for everything else
+    inits: WeightInits  # weight inits of the depth curves, the gain sweep and the one-layer ladder
+    inputs: Annotated[tuple[Literal["mean", "iid"], ...], Field(min_length=1)]  # kinds of input tokens
+    gains: Positives  # factors of W_QK
+    ladder_top: int  # log10 of the largest residual norm of the one-layer ladder
+    ladder_bottom: int  # log10 of the smallest; one rung a decade
+    contrast_layers: Size  # depth of full, causal, ALiBi and frozen attention side by side
+    alibi_slope: Positive  # logit lost per token of distance, every head
+    frozen_logit_stds: Positives  # standard deviations of the logits of a frozen attention matrix
+    mlp_layers: Annotated[int, Field(ge=2)]  # depth of attention + MLP
+    mlp_ratio: Size  # hidden channels of the MLP, in widths
+    activations: Annotated[tuple[Literal["relu", "tanh", "gelu"], ...], Field(min_length=1)]  # of the MLP
+    skip_layers: Size  # depth of attention + skip
+    skip_inits: WeightInits  # weight inits of attention + skip
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        if not -100 <= self.ladder_bottom <= self.ladder_top <= 10:
+            raise ValueError(f"ladder_bottom, ladder_top: {self.ladder_bottom}, {self.ladder_top}; within -100 and 10")
+        if self.ladder_bottom >= self.ladder_top:
+            raise ValueError(f"ladder_bottom: {self.ladder_bottom} is not below ladder_top {self.ladder_top}")
+        return self
+
+
+@settings
+class AttentionStep:
+    """One attention step: hulls, spreads, fixed matrices, shifts, the zero-logit limit and the cubic bound."""
+
+    shapes: Annotated[tuple[tuple[Size, Size], ...], Field(min_length=1)]  # (tokens n, width d) of each fuzzed input
+    runs: Size  # independent draws of every random input
+    heads: Size  # heads of the cubic step, each of width d / heads
+    inits: WeightInits  # weight inits of the cubic step
+    logit_gains: Positives  # standard deviations of the logits of Gaussian tokens
+    mean_sizes: NotNegatives  # standard deviations of the mean token's coordinates; 0 = no mean token
+    hull_rows: Size  # rows of P X tested against the hull, per draw
+    markov_tokens: Annotated[int, Field(ge=3)]  # states of the fixed transition matrices
+    markov_layers: Annotated[int, Field(ge=4)]  # layers a fixed transition matrix is applied
+    logit_variance: Positive  # variance of the fixed matrices' Gaussian logits
+    scale_decades: tuple[float, float]  # log10 of the smallest and largest factor on the logits
+    scale_points: Annotated[int, Field(ge=2)]  # factors between them
+    residual_decades: tuple[float, float]  # log10 of the smallest and largest residual norm (and constructed logit)
+    residual_points: Annotated[int, Field(ge=2)]  # norms between them
+    search_tokens: Sizes  # numbers of tokens in the ascent on the cubic ratio
+    search_steps: Size  # steps of that ascent
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for tokens, width in self.shapes:
+            if width % self.heads or tokens < 2:
+                raise ValueError(
+                    f"shapes: ({tokens}, {width}) needs at least 2 tokens and a width divisible by heads = {self.heads}"
+                )
+        if self.hull_rows > min(tokens for tokens, _ in self.shapes):
+            raise ValueError(f"hull_rows: {self.hull_rows}; at most the fewest tokens of shapes")
+        if min(self.search_tokens) < 2:
+            raise ValueError(f"search_tokens: {min(self.search_tokens)}; at least 2")
+        for name in ("scale_decades", "residual_decades"):
+            low, high = getattr(self, name)
+            if not -100 <= low < high <= 100:
+                raise ValueError(f"{name}: ({low}, {high}) must rise and stay within (-100, 100)")
+        return self
+
+
+@settings
+class EncoderDepth:
+    """Encoders at random initialisation by depth, whole and with parts of every block cut out (Dong et al. 2021)."""
+
+    models: File  # architectures by name
+    architectures: Names  # the ones measured
+    variants: Annotated[
+        tuple[Literal["SAN", "SAN + MLP", "SAN + skip", "transformer"], ...], Field(min_length=1)
+    ]  # what is left of a block
+    layers: Size  # L, blocks
+    text: File  # passages between blank lines, each filling the tokens of a text
+    texts: Size  # passages read, shared out evenly among the inits
+    tokens: Annotated[int, Field(ge=3)]  # of a text, [CLS] and [SEP] included
+    inits: Size  # draws of an architecture's weights
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.texts % self.inits:
+            raise ValueError(f"texts: {self.texts}; must be a multiple of inits = {self.inits}")
+        return self
