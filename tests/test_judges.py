@@ -20,6 +20,8 @@ SPECTRA = {
 CONFIGS = ["A", "A + LN", "A_perp", "Identity A"]
 RANKS = {"configs": CONFIGS, "last_stable_rank": [1.0, 1.001, 2.0, 3.0], "recent_fall": [0, 0, 0.01, 0.01]}
 RANKS |= {"fall_error": [0, 0, 0.1, 0.1]}
+RESIDUALS = {"configurations": ["a", "b"], "kept_share": [0.2, 0.9], "late_share": [0.97, 0.99]}
+OUTSIDE = {"widths": [2, 64], "tokens": 64, "outside": [0.2, 1.0], "outside_linear": [0.0, 0.0]}
 
 CASES = [
     ("S01", {"hull_distance": 1e-10, "range_ratio": 1, "frobenius_ratio": 0.9, "value_ratio": 1.0}, HOLDS, "every row"),
@@ -49,7 +51,15 @@ CASES = [
     ("S07", {"inits": ["a", "b"], "first_layers": [3, -1], "first_layers_by_gain": []}, FALSE, "b -1"),
     ("S08", {"log10_residual_last": float("-inf"), "log10_effective_rank_excess_last": float("-inf")}, HOLDS, "zero"),
     ("S08", {"log10_residual_last": -3e5, "log10_effective_rank_excess_last": -3e5}, FALSE, "10^-300000"),
+    ("S11", RESIDUALS, CONDITION, "only with b;"),
+    ("S11", RESIDUALS | {"kept_share": [0.6, 0.9]}, HOLDS, "a 0.6 (0.97)"),
+    ("S11", RESIDUALS | {"late_share": [0.97, 0.9]}, FALSE, "b 0.9 (0.9)"),
     ("S12", {"activations": ["relu"], "tail_order_low": 1.0, "tail_order_high": 1.05}, HOLDS, "relu"),
+    ("S13", RESIDUALS | {"cosine": [0.2, 0.9]}, CONDITION, "0.20 to 0.90"),
+    ("S14", OUTSIDE | {"outside": [0.96, 1]}, HOLDS, "width 2: 0.96"),
+    ("S14", OUTSIDE | {"outside_linear": [0, 1]}, CONDITION, "up to 1.00"),
+    ("S14", OUTSIDE, CONDITION, "number of tokens, 64"),
+    ("S14", OUTSIDE | {"outside": [0.2, 0.4]}, FALSE, "width 64: 0.40"),
     ("S12", {"activations": ["relu"], "tail_order_low": 2.99, "tail_order_high": 3.0}, FALSE, "doubly"),
     ("S12", {"activations": ["relu"], "tail_order_low": 1.0, "tail_order_high": 3.0}, CONDITION, "1.000 to 3.000"),
     ("M01", GAP, HOLDS, "0.020 at T = 446"),

@@ -1,10 +1,8 @@
-import math
-
 import mpmath
 import pytest
 import torch
 
-from rankcollapse.keyquery import ATTENTION, Weights, distinct, keyquery_logits, mean_cosine, normal_weights
+from rankcollapse.keyquery import ATTENTION, Weights, distinct, keyquery_logits, normal_weights
 from rankcollapse.randomness import generator
 
 EXACT = 1e-13  # sums of ten products in float64, and softmax's few roundings, all of order one
@@ -78,11 +76,3 @@ def test_huge_logits_are_one_hot_and_finite():
     attention = ATTENTION["A"](keyquery_logits(1e60 * normal(3, 6, 10), weights()))  # logits of 1e120
     assert (attention.amax(-1) == 1).all()
     assert (attention.sum(-1) == 1).all()
-
-
-def test_mean_cosine_by_hand():
-    tokens = torch.tensor([[3.0, 0], [0, 5.0], [2.0, 2.0]], dtype=torch.float64)
-    assert mean_cosine(tokens).item() == pytest.approx(2 * math.sqrt(0.5) / 3, abs=EXACT)  # pairs 0, 1/sqrt2, 1/sqrt2
-    assert mean_cosine(torch.eye(5).double()).item() == pytest.approx(0, abs=EXACT)
-    assert mean_cosine(torch.ones(4, 3).double()).item() == pytest.approx(1, abs=EXACT)
-    assert mean_cosine(torch.zeros(4, 3).double()).item() == 0

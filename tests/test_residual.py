@@ -10,6 +10,7 @@ from rankcollapse.residual import (
     composite_norm,
     decompose,
     local_order,
+    mean_cosine,
     relative_residual,
     relative_residual_composite,
 )
@@ -52,3 +53,11 @@ def test_local_order_is_the_order_whatever_the_constant(order: float, log_consta
     found = local_order(torch.tensor(logs, dtype=torch.float64))
     assert found.shape == (5,)
     assert (found - order).abs().max() < 1e-14  # differences of numbers below 1e4, in steps that grow with them
+
+
+def test_mean_cosine_by_hand() -> None:
+    tokens = torch.tensor([[3.0, 0], [0, 5.0], [2.0, 2.0]], dtype=torch.float64)
+    assert mean_cosine(tokens).item() == pytest.approx(2 * 0.5**0.5 / 3, abs=1e-15)  # pairs 0, 1/sqrt2, 1/sqrt2
+    assert mean_cosine(torch.eye(5).double()).item() == pytest.approx(0, abs=1e-15)
+    assert mean_cosine(torch.ones(4, 3).double()).item() == pytest.approx(1, abs=1e-15)
+    assert mean_cosine(torch.zeros(4, 3).double()).item() == 0

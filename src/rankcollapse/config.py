@@ -17,6 +17,7 @@ class Measurements:
 
     san_depth: dong.SanDepth
     attention_step: dong.AttentionStep
+    skips_depth: dong.SkipsDepth
     encoder_depth: dong.EncoderDepth
     roberta_attention: encoders.RobertaAttention
     gap_activations: gap.GapActivations

@@ -61,12 +61,4 @@ def distinct(tokens: Float[Tensor, "*runs tokens width"]) -> Bool[Tensor, "*runs
     return residual.abs().amax((-2, -1)) > INDISTINCT * tokens.abs().amax((-2, -1))
 
 
-def mean_cosine(tokens: Float[Tensor, "*runs tokens width"]) -> Float[Tensor, "*runs"]:
-    """Mean cosine of two different tokens; 0 for X = 0. How correlated the tokens are: 0 when orthonormal."""
-    count = tokens.shape[-2]
-    unit = torch.nn.functional.normalize(tokens, dim=-1, eps=torch.finfo(tokens.dtype).tiny)
-    together = unit.sum(-2).square().sum(-1) - unit.square().sum((-2, -1))
-    return together / (count * (count - 1))
-
-
 ATTENTION: dict[str, Activation] = {"A": softmax, "A_perp": centred_softmax}

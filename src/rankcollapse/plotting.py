@@ -51,7 +51,7 @@ class Panels:
         axes, letter = next(self.left)
         title(axes, letter, text)
         axes.set(**labels)
-        if labels.get("xlabel") in ("layer", "depth"):
+        if labels.get("xlabel") in ("layer", "depth") and labels.get("xscale") != "log":
             whole_numbers(axes)
         return axes
 

@@ -4,6 +4,7 @@ Dong, Cordonnier & Loukas (2021), section 2. The residual is zero exactly when e
 is what rank collapse means. Below about 1e-16 ‖X‖ nothing here can see it any more: see ``scalefree``.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.linalg import norm
@@ -44,3 +45,11 @@ def local_order(log_norm: Float[Tensor, "*batch layers"]) -> Float[Tensor, "*bat
     """
     step = log_norm.diff(dim=-1)
     return step[..., 1:] / step[..., :-1]
+
+
+def mean_cosine(tokens: Float[Tensor, "*batch tokens width"]) -> Float[Tensor, "*batch"]:
+    """Mean cosine of two different tokens; 0 for X = 0. How correlated the tokens are: 0 when orthonormal."""
+    count = tokens.shape[-2]
+    unit = torch.nn.functional.normalize(tokens, dim=-1, eps=torch.finfo(tokens.dtype).tiny)
+    together = unit.sum(-2).square().sum(-1) - unit.square().sum((-2, -1))
+    return together / (count * (count - 1))

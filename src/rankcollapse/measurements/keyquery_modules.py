@@ -9,9 +9,10 @@ from torch import Tensor
 from rankcollapse.attention import softmax
 from rankcollapse.blocks import attention_block
 from rankcollapse.inits import orthogonal
-from rankcollapse.keyquery import ATTENTION, Weights, keyquery_logits, mean_cosine, normal_weights
+from rankcollapse.keyquery import ATTENTION, Weights, keyquery_logits, normal_weights
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
+from rankcollapse.residual import mean_cosine
 from rankcollapse.saturation import attention_eigenvalues
 from rankcollapse.settings.gap import KeyqueryModules
 from rankcollapse.spectrum import stable_rank_excess

@@ -84,6 +84,36 @@ class AttentionStep:
         return self
 
 
+NormPlacement = Literal["none", "pre", "post"]
+
+
+@settings
+class SkipsDepth:
+    """Attention with skips, and whole transformer blocks, at initialisation to great depth; the hull after an MLP."""
+
+    tokens: Annotated[int, Field(ge=2)]  # n, tokens
+    width: Size  # d, channels
+    heads: Size  # H; must divide width
+    mlp_ratio: Size  # hidden channels of an MLP, in widths
+    layers: Annotated[int, Field(ge=4)]  # L
+    runs: Size  # draws of weights and tokens
+    inits: WeightInits  # weight inits of attention and MLP
+    placements: Annotated[tuple[NormPlacement, ...], Field(min_length=1)]  # where LayerNorm is
+    activation: Literal["relu", "tanh", "gelu"]  # of the transformer blocks' MLP
+    hull_widths: Sizes  # widths of the tokens whose hull is tested
+    hull_activations: Annotated[tuple[Literal["relu", "tanh", "gelu"], ...], Field(min_length=1)]  # besides none
+    hull_rows: Size  # tokens tested against the hull, per draw
+    hull_runs: Size  # draws of weights and tokens
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        if self.hull_rows > self.tokens:
+            raise ValueError(f"hull_rows: {self.hull_rows}; at most tokens = {self.tokens}")
+        return self
+
+
 @settings
 class EncoderDepth:
     """Encoders at random initialisation by depth, whole and with parts of every block cut out (Dong et al. 2021)."""
