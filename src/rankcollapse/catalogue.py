@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rankcollapse.settings.types import Names, settings
+from rankcollapse.settings.types import settings
 from rankcollapse.validation import ConfigError, allowed, read_yaml, validate
 
 
@@ -17,7 +17,7 @@ class Figure:
     paper: str  # the paper and the figure's number there
     shows: str  # one line, for the table in the README and the book's contents
     caption: str  # Markdown, with mathematics between dollars
-    measurements: Names  # the tensors it reads
+    measurements: tuple[str, ...]  # the tensors it reads; none where it shows a table of resources/published alone
     published: tuple[str, ...]  # the files of resources/published it is laid over
     claims: tuple[str, ...]  # the claims it judges
     published_if_there: tuple[
