@@ -32,13 +32,13 @@ from rankcollapse import published
 from rankcollapse.agreement import compare_realisation
 from rankcollapse.page import Page
 from rankcollapse.plotting import LETTERS, THEORY, broken_plane, new_figure, note, published_points, title
+from rankcollapse.text_panels import NAMES, STATISTICS, bulk_moduli, off_diagonal
 
 page = Page(figure, results)
 roberta = page["roberta_attention"]
 settings = roberta.provenance.settings
 sources, lengths = settings["sources"], settings["lengths"]
 EMBEDDINGS = "0.02"  # standard deviation of the word embeddings: as the architecture initialises them
-NAMES = {"text": "our text", "published": "published repeats"}
 PUBLISHED_LENGTHS = set(published.read("fig_I_d_eigenvalues")["T"])
 letters = iter(LETTERS)
 
@@ -76,7 +76,7 @@ picture.colorbar(image, ax=picture.axes, shrink=0.9, pad=0.01)
 # published moduli with the whole pool, first on our text, then on the published repeats.
 
 # %%
-spectrum_panels = []
+spectrum_panels, theirs = [], {}
 for column, length in enumerate(lengths):
     drawn = eigenvalues("text", length)[0]
     bulk, outlier = broken_plane(picture, spectra[column], 1.8 * np.abs(drawn[1:]).max())
@@ -87,13 +87,14 @@ for column, length in enumerate(lengths):
     page.record_spectrum("ours, our text", drawn, run=0, T=length)
     if length not in PUBLISHED_LENGTHS:
         continue
-    theirs = published.eigenvalues("fig_I_d_eigenvalues", {"T": length})
+    theirs[length] = published.eigenvalues("fig_I_d_eigenvalues", {"T": length})
     for axes in (bulk, outlier):
-        published_points(axes, theirs, "published")
-    page.record_spectrum("published", theirs, run=0, T=length)
+        published_points(axes, theirs[length], "published")
+    page.record_spectrum("published", theirs[length], run=0, T=length)
     agreements = [
         page.agree(
-            f"T = {length}, {NAMES[source]}", compare_realisation(np.abs(theirs), np.abs(eigenvalues(source, length)))
+            f"T = {length}, {NAMES[source]}",
+            compare_realisation(np.abs(theirs[length]), np.abs(eigenvalues(source, length))),
         )
         for source in sources
     ]
@@ -102,61 +103,12 @@ picture.legend(*spectrum_panels[0].get_legend_handles_labels(), loc="outside upp
 
 # %%
 axes = picture.add_subplot(below[0])
-for color, length in enumerate(lengths):
-    for source, style in zip(sources, ("-", (0, (1, 1))), strict=False):
-        moduli = np.sort(np.abs(eigenvalues(source, length)[:, 1:]).ravel()) * np.sqrt(length)
-        share = np.arange(1, len(moduli) + 1) / len(moduli)
-        axes.plot(moduli, share, color=f"C{color}", linestyle=style, label=f"T = {length}, {NAMES[source]}")
-        page.record("ours, share of the bulk within r", share[::50], source=source, T=length, r=moduli[::50])
-    if length in PUBLISHED_LENGTHS:
-        theirs = np.sort(np.abs(published.eigenvalues("fig_I_d_eigenvalues", {"T": length})[1:])) * np.sqrt(length)
-        axes.plot(theirs, np.arange(1, len(theirs) + 1) / len(theirs), color="black", linewidth=0.6)
-axes.set(xlabel="$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$")
-axes.legend(loc="lower right", fontsize=5)
+bulk_moduli(axes, page, eigenvalues, theirs, lengths, dict(zip(sources, ("-", (0, (1, 1))), strict=False)))
 title(axes, next(letters), "bulk moduli; black: published")
 
 axes = picture.add_subplot(below[1])
-STATISTICS = ["mean", "std", "min", "q01", "median", "q99", "max"]
-heatmaps = published.read("heatmaps", {"figure": "I"}).set_index("T")
-for color, source in enumerate(sources):
-    for column, length in enumerate(lengths):
-        values = np.array([measured(f"off_diagonal/{name}")[color, column] for name in STATISTICS])
-        x = np.arange(len(STATISTICS)) + 0.22 * (column - 1) + 0.06 * color
-        spread = [values.mean(1) - values.min(1), values.max(1) - values.mean(1)]
-        axes.errorbar(
-            x,
-            values.mean(1),
-            spread,
-            fmt=".",
-            color=f"C{color}",
-            markersize=2.5,
-            linewidth=0.7,
-            label=NAMES[source] if not column else None,
-        )
-        page.record(
-            "off-diagonal of the covariance",
-            values,
-            source=source,
-            T=length,
-            statistic=STATISTICS,
-            run=range(values.shape[1]),
-        )
-        if length in heatmaps.index and color == 0:
-            read = [heatmaps.loc[length, f"offdiag_{name}"] for name in STATISTICS]
-            axes.plot(
-                x,
-                read,
-                "o",
-                color="black",
-                markerfacecolor="white",
-                markersize=3,
-                markeredgewidth=0.6,
-                label="published" if not column else None,
-            )
-            page.record("off-diagonal of the published heat map", read, T=length, statistic=STATISTICS)
-axes.set_xticks(range(len(STATISTICS)), STATISTICS, rotation=35)
-axes.set_ylabel(r"entries of $X_0X_0^\top$ off the diagonal")
-axes.legend(loc="upper left")
+statistics = {name: measured(f"off_diagonal/{name}") for name in STATISTICS}
+off_diagonal(axes, page, statistics, published.read("heatmaps", {"figure": "I"}).set_index("T"), sources, lengths)
 title(axes, next(letters), "how far from orthogonal")
 
 axes = picture.add_subplot(below[2])

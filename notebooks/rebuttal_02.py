@@ -31,12 +31,12 @@ from rankcollapse import published
 from rankcollapse.agreement import compare_realisation, z_score
 from rankcollapse.page import Page
 from rankcollapse.plotting import LETTERS, THEORY, broken_plane, new_figure, note, published_points, title
+from rankcollapse.text_panels import NAMES, STATISTICS, bulk_moduli, off_diagonal
 
 page = Page(figure, results)
 roberta = page["roberta_attention"]
 settings = roberta.provenance.settings
 sources, lengths, stds = settings["sources"], settings["lengths"], settings["word_embedding_stds"]
-NAMES = {"text": "our text", "published": "published repeats"}
 SHORT = {"text": "text", "published": "repeats"}
 fair = sources[-1]  # the published repeats, where they were measured
 PUBLISHED_LENGTHS = set(published.read("fig_II_d_eigenvalues")["T"])
@@ -113,46 +113,14 @@ title(axes, next(letters), f"$X_0X_0^\\top$, T = {shown}")
 picture.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
 
 axes = picture.add_subplot(middle[1])
-for color, length in enumerate(lengths):
-    for source, style in zip(sources, ((0, (1, 1)), "-")[-len(sources) :], strict=True):
-        moduli = np.sort(np.abs(eigenvalues(source, length)[:, 1:]).ravel()) * np.sqrt(length)
-        share = np.arange(1, len(moduli) + 1) / len(moduli)
-        axes.plot(moduli, share, color=f"C{color}", linestyle=style, label=f"T = {length}, {NAMES[source]}")
-        page.record("ours, share of the bulk within r", share[::50], source=source, T=length, r=moduli[::50])
-    if length in theirs:
-        moduli = np.sort(np.abs(theirs[length][1:])) * np.sqrt(length)
-        axes.plot(moduli, np.arange(1, len(moduli) + 1) / len(moduli), color="black", linewidth=0.6)
+bulk_moduli(axes, page, eigenvalues, theirs, lengths, dict(zip(sources[::-1], ("-", (0, (1, 1))), strict=False)))
 widest = max(np.quantile(np.abs(eigenvalues(fair, length)[:, 1:]), 0.999) * np.sqrt(length) for length in lengths)
-axes.set(xlabel="$r$", ylabel=r"share with $\sqrt{T}\,|\lambda| \leq r$", xlim=(0, 1.1 * widest))
-axes.legend(loc="lower right", fontsize=5)
+axes.set_xlim(0, 1.1 * widest)
 title(axes, next(letters), "bulk moduli; black: published")
 
 axes = picture.add_subplot(middle[2])
-STATISTICS = ["mean", "std", "min", "q01", "median", "q99", "max"]
-heatmaps = published.read("heatmaps", {"figure": "II"}).set_index("T")
-for color, source in enumerate(sources):
-    for column, length in enumerate(lengths):
-        values = np.array([measured(f"off_diagonal/{name}")[color, column] for name in STATISTICS])
-        x = np.arange(len(STATISTICS)) + 0.22 * (column - 1) + 0.06 * color
-        spread = [values.mean(1) - values.min(1), values.max(1) - values.mean(1)]
-        style = {"fmt": ".", "color": f"C{color}", "markersize": 2.5, "linewidth": 0.7}
-        axes.errorbar(x, values.mean(1), spread, label=None if column else NAMES[source], **style)
-        page.record(
-            "off-diagonal of the covariance",
-            values,
-            source=source,
-            T=length,
-            statistic=STATISTICS,
-            run=range(values.shape[1]),
-        )
-        if length in heatmaps.index and source == fair:
-            read = [heatmaps.loc[length, f"offdiag_{name}"] for name in STATISTICS]
-            style = {"color": "black", "markerfacecolor": "white", "markersize": 3, "markeredgewidth": 0.6}
-            axes.plot(x, read, "o", label=None if column else "published", **style)
-            page.record("off-diagonal of the published heat map", read, T=length, statistic=STATISTICS)
-axes.set_xticks(range(len(STATISTICS)), STATISTICS, rotation=35)
-axes.set_ylabel(r"entries of $X_0X_0^\top$ off the diagonal")
-axes.legend(loc="upper left")
+statistics = {name: measured(f"off_diagonal/{name}") for name in STATISTICS}
+off_diagonal(axes, page, statistics, published.read("heatmaps", {"figure": "II"}).set_index("T"), sources, lengths)
 title(axes, next(letters), "how far from orthogonal")
 
 # %% [markdown]
