@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rankcollapse.architectures import check_architecture
+from rankcollapse.checkpoints import check_checkpoint, minilm
 from rankcollapse.config import Measurements, input_files
-from rankcollapse.settings.dong import EncoderDepth
+from rankcollapse.prose import check_prose
+from rankcollapse.settings.dong import EncoderDepth, TrainedEncoders
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
 from rankcollapse.tokens import check_text, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
@@ -50,6 +52,13 @@ def _encoder_depth(settings: EncoderDepth) -> None:
     passages(settings.text, settings.texts, settings.tokens, "bert")
 
 
+def _trained_encoders(settings: TrainedEncoders) -> None:
+    minilm()
+    check_prose(settings.text, settings.texts, settings.tokens, "bert")
+    for name in settings.models:
+        check_checkpoint(name, settings.tokens)
+
+
 def _roberta_attention(settings: RobertaAttention) -> None:
     check_architecture(settings.models, settings.architecture, tokens=max(settings.lengths), heads=settings.head + 1)
     if "text" in settings.sources:
@@ -81,6 +90,7 @@ def _roberta_rank(settings: RobertaRank) -> None:
 
 CHECKS: dict[str, Callable[[Any], None]] = {
     "encoder_depth": _encoder_depth,
+    "trained_encoders": _trained_encoders,
     "roberta_attention": _roberta_attention,
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,

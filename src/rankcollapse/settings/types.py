@@ -1,8 +1,8 @@
 """The kinds of values that settings are made of."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 Size = Annotated[int, Field(gt=0)]
@@ -12,5 +12,21 @@ Positives = Annotated[tuple[Positive, ...], Field(min_length=1)]
 NotNegatives = Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 File = Annotated[str, Field(min_length=1), "a file that must be there before any job starts"]
+Prose = Annotated[str, Field(min_length=1), "a file of passages, or PYDOC: the help texts that come with Python"]
+PYDOC = "pydoc"
+
+
+def _names(value: Any) -> Any:
+    """Take one name, or several between commas, as names: what a command line gives."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    return tuple(value or ()) if isinstance(value, list | None) else value
+
+
+Checkpoints = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    BeforeValidator(_names),
+    "trained encoders: folders, or names on the hub",
+]
 
 settings = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
