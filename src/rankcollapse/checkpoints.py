@@ -14,6 +14,7 @@ from rankcollapse.tokens import Part, installed
 from rankcollapse.validation import ConfigError
 
 KNOWN = ("albert", "bert", "roberta", "xlnet")  # the architectures whose blocks can be cut apart
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # configuration, tokenizer, weights
 PATIENCE = 10  # seconds for an answer of the hub
 
@@ -54,7 +55,7 @@ def check_checkpoint(name: str, tokens: int) -> None:
     except Exception as error:  # of the hub's own, of the network's and of the system's families
         raise CheckpointError(f"{_unreachable(name)} ({first_line(error)})") from None
     _check_kind(name, (found.config or {}).get("model_type"))
-    _check_weights(name, [file.rfilename for file in found.siblings or ()])
+    _check_files(name, [file.rfilename for file in found.siblings or ()])
 
 
 def fetch(name: str, tokens: int) -> Path:
@@ -95,7 +96,7 @@ def check_folder(name: str, folder: Path, tokens: int) -> None:
 
     keys = _configuration(name, folder)
     _check_kind(name, keys.get("model_type"))
-    _check_weights(name, [path.name for path in folder.iterdir()])
+    _check_files(name, [path.name for path in folder.iterdir()])
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="numpy"):
@@ -126,7 +127,9 @@ def _check_kind(name: str, kind: Any) -> None:
         raise CheckpointError(f"model {name!r}: no surgery for the architecture {kind!r}; allowed: {', '.join(KNOWN)}")
 
 
-def _check_weights(name: str, files: Collection[str]) -> None:
+def _check_files(name: str, files: Collection[str]) -> None:
+    if not set(TOKENIZERS) & set(files):  # the library would then make one that knows no word
+        raise CheckpointError(f"model {name!r} has no tokenizer; allowed: one of {', '.join(TOKENIZERS)}")
     if any(file.endswith(".safetensors") for file in files):
         return
     pickled = sorted(file for file in files if file.endswith((".bin", ".pt", ".pth", ".ckpt")))

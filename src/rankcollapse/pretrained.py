@@ -45,12 +45,12 @@ def load(folder: Path, name: str) -> PreTrainedModel:
 
 
 def own_tokens(
-    folder: Path, name: str, texts: Iterable[str], count: int, length: int, where: str
+    folder: Path, encoder: PreTrainedModel, name: str, texts: Iterable[str], count: int, length: int, where: str
 ) -> Int[Tensor, "text token"]:
     """Return the first ``count`` texts that fill ``length`` tokens of the checkpoint's own tokenizer, cut to that.
 
-    Special tokens are included. Raises ``CheckpointError`` when the folder has no tokenizer that works, ``TextError``
-    naming ``where`` the texts come from when too few are long enough.
+    Special tokens are included. Raises ``CheckpointError`` when the folder has no tokenizer that works, or one of
+    another ``encoder``'s, ``TextError`` naming ``where`` the texts come from when too few are long enough.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFE)
@@ -60,4 +60,8 @@ def own_tokens(
     long = [ids for ids in found if len(ids) == length]
     if len(long) < count:
         raise TextError(f"{where}: has {len(long)} passages of at least {length} tokens of {name}, {count} needed")
-    return torch.tensor(long[:count])
+    ids = torch.tensor(long[:count])
+    last = encoder.config.vocab_size - 1
+    if ids.max() > last:
+        raise CheckpointError(f"model {name!r}: its tokenizer gives token {ids.max()}, its embeddings end at {last}")
+    return ids

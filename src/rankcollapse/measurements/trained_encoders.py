@@ -84,9 +84,12 @@ def plain(
 def below_precision(
     encoder: PreTrainedModel, text: Int[Tensor, "token"], settings: TrainedEncoders, what: str
 ) -> dict[str, Float[Tensor, "variant layers"]]:
-    """Return log10 of the relative residual in both norms, and the local order, of one text followed scale-free."""
+    """Return log10 of the relative residual in both norms, and the local order, of one text followed scale-free.
+
+    ``encoder``, a BERT, is in float64 afterwards.
+    """
     stack = blocks(encoder)
-    embedded = encoders.hidden_states(encoder, text[None].to(encoder.device))[0][0]
+    embedded = encoder.double().embeddings(input_ids=text[None].to(encoder.device))[0]
     rows: dict[str, list[Tensor]] = {"log10_relative_composite": [], "log10_relative": [], "order": []}
     for variant in settings.variants:
         states = follow(embedded, stack, encoders.VARIANTS[variant], settings.cycles)
@@ -100,11 +103,12 @@ def below_precision(
 
 
 def _embedded(trained: PreTrainedModel, ids: Tensor, settings: TrainedEncoders, track: Track) -> dict[str, Tensor]:
+    residual = plain(trained, ids, settings.variants, "MiniLM")
     followed = [
         below_precision(trained, text, settings, f"MiniLM, text {place}")
         for place, text in enumerate(track(ids, f"{NAME}: texts followed below machine precision", len(ids)))
     ]
-    return {"trained/relative_residual": plain(trained, ids, settings.variants, "MiniLM")} | _named("trained", followed)
+    return {"trained/relative_residual": residual} | _named("trained", followed)
 
 
 def _drawn(
@@ -120,8 +124,9 @@ def _drawn(
 
 def _asked_for(name: str, texts: list[str], settings: TrainedEncoders, device: torch.device) -> Tensor:
     folder = checkpoints.fetch(name, settings.tokens)
-    ids = pretrained.own_tokens(folder, name, texts, settings.texts, settings.tokens, settings.text)
-    return plain(pretrained.load(folder, name).to(device), ids, settings.variants, name)
+    encoder = pretrained.load(folder, name).to(device)
+    ids = pretrained.own_tokens(folder, encoder, name, texts, settings.texts, settings.tokens, settings.text)
+    return plain(encoder, ids, settings.variants, name)
 
 
 def _named(prefix: str, tables: list[dict[str, Tensor]]) -> dict[str, Tensor]:
