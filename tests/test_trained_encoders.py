@@ -149,9 +149,9 @@ def test_models_are_a_name_names_between_commas_or_a_list(given, read):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("models", 3, "models = 3: "),
+        ("models", 3, "models: 3; allowed: a name, names between commas, or a list of names"),
         ("models", [3], "models.0 = 3: must be a valid string"),
-        ("models", ["a", "b", "a"], "an entry twice"),
+        ("models", ["a", "b", "a"], "models: a, b, a: an entry twice"),
         ("measurements.trained_encoders.models", ["a"], "unknown key; allowed: models, at the top"),
         ("measurements.trained_encoders.variants", ["MLP"], "measurements.trained_encoders.variants.0"),
     ],
@@ -170,6 +170,10 @@ def test_models_and_texts_are_checked_before_any_job(checkpoint, tmp_path, monke
     inputs.check_inputs(check_config(changed("models", str(checkpoint))).measurements)
     with pytest.raises(ConfigError, match=r"^model 'not-there': no such folder"):
         inputs.check_inputs(check_config(changed("models", "not-there")).measurements)
+    with pytest.raises(ConfigError, match=r"trained_encoders\.variants: allowed: one without the attention skip"):
+        inputs.check_inputs(
+            check_config(changed("measurements.trained_encoders.variants", ["transformer"])).measurements
+        )
     absent = changed("measurements.trained_encoders.text", str(tmp_path / "absent.txt"))
     with pytest.raises(ConfigError, match=r"absent\.txt': no such file"):
         inputs.check_inputs(check_config(absent).measurements)

@@ -35,6 +35,11 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("attention_step", lambda s: 0 in s.mean_sizes and max(s.mean_sizes) > 0, "mean_sizes: allowed: 0 and another"),
     ("attention_step", lambda s: s.scale_decades[0] <= -3, "scale_decades: allowed: from -3 or below"),
     (
+        "trained_encoders",
+        lambda s: bool(set(s.variants) - {"SAN + skip", "transformer"}),
+        "variants: allowed: one without the attention skip, with others or alone",
+    ),
+    (
         "markov_depth",
         lambda s: len({config.split(" + ")[0] == "A" for config in s.configs}) == 2,
         "configs: allowed: some with the gap (A ...) and some without",

@@ -20,7 +20,12 @@ def _names(value: Any) -> Any:
     """Take one name, or several between commas, as names: what a command line gives."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",") if name.strip()]
-    return tuple(value or ()) if isinstance(value, list | None) else value
+    if not isinstance(value, list | tuple | None):
+        raise ValueError(f"{value}; allowed: a name, names between commas, or a list of names")
+    names = tuple(value or ())
+    if len(set(map(str, names))) < len(names):
+        raise ValueError(f"{', '.join(map(str, names))}: an entry twice; allowed: each once")
+    return names
 
 
 Checkpoints = Annotated[
