@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rankcollapse.architectures import check_architecture
-from rankcollapse.checkpoints import check_checkpoint, minilm
+from rankcollapse.checkpoints import MINILM_CONFIG, check_checkpoint
 from rankcollapse.config import Measurements, input_files
 from rankcollapse.prose import check_prose
 from rankcollapse.settings.dong import EncoderDepth, TrainedEncoders
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
-from rankcollapse.tokens import check_text, longest_pattern, passages, shortened
+from rankcollapse.tokens import check_text, installed, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
 
 
@@ -58,7 +58,7 @@ def _encoder_depth(settings: EncoderDepth) -> None:
 
 
 def _trained_encoders(settings: TrainedEncoders) -> None:
-    minilm()
+    installed(MINILM_CONFIG)  # the weights' hash, which takes longer, waits for the job
     check_prose(settings.text, settings.texts, settings.tokens, "bert")
     for name in settings.models:
         check_checkpoint(name, settings.tokens)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -119,10 +120,11 @@ def cut(texts: Iterable[str], count: int, length: int, family: Family, where: st
     Raises ``TextError`` naming ``where`` they come from, the texts there are and the texts needed.
     """
     room = length - len(_special(family))
-    long = [ids for ids in (pieces(text, family) for text in texts) if len(ids) >= room]
+    tokenised = (pieces(text, family) for text in texts)
+    long = list(islice((ids for ids in tokenised if len(ids) >= room), count))
     if len(long) < count:
         raise TextError(f"{where}: has {len(long)} passages of at least {length} {family} tokens, {count} needed")
-    return [_framed(ids, length, family, where) for ids in long[:count]]
+    return [_framed(ids, length, family, where) for ids in long]
 
 
 def check_text(path: str | Path, needed: int, family: Family = "roberta") -> None:

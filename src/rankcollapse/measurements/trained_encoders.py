@@ -17,7 +17,7 @@ from rankcollapse.progress import Track, silent
 from rankcollapse.prose import prose
 from rankcollapse.randomness import generator
 from rankcollapse.residual import local_order, relative_residual_composite
-from rankcollapse.scalefree_bert import blocks, follow
+from rankcollapse.scalefree_bert import Block, blocks, follow
 from rankcollapse.settings.dong import TrainedEncoders
 from rankcollapse.tokens import cut
 
@@ -82,14 +82,9 @@ def plain(
 
 
 def below_precision(
-    encoder: PreTrainedModel, text: Int[Tensor, "token"], settings: TrainedEncoders, what: str
+    embedded: Float[Tensor, "token width"], stack: list[Block], settings: TrainedEncoders, what: str
 ) -> dict[str, Float[Tensor, "variant layers"]]:
-    """Return log10 of the relative residual in both norms, and the local order, of one text followed scale-free.
-
-    ``encoder``, a BERT, is in float64 afterwards.
-    """
-    stack = blocks(encoder)
-    embedded = encoder.double().embeddings(input_ids=text[None].to(encoder.device))[0]
+    """Return log10 of the relative residual in both norms, and the local order, of one text followed scale-free."""
     rows: dict[str, list[Tensor]] = {"log10_relative_composite": [], "log10_relative": [], "order": []}
     for variant in settings.variants:
         states = follow(embedded, stack, encoders.VARIANTS[variant], settings.cycles)
@@ -104,9 +99,10 @@ def below_precision(
 
 def _embedded(trained: PreTrainedModel, ids: Tensor, settings: TrainedEncoders, track: Track) -> dict[str, Tensor]:
     residual = plain(trained, ids, settings.variants, "MiniLM")
+    embedded, stack = _in_float64(trained, ids)
     followed = [
-        below_precision(trained, text, settings, f"MiniLM, text {place}")
-        for place, text in enumerate(track(ids, f"{NAME}: texts followed below machine precision", len(ids)))
+        below_precision(text, stack, settings, f"MiniLM, text {place}")
+        for place, text in enumerate(track(embedded, f"{NAME}: texts followed below machine precision", len(ids)))
     ]
     return {"trained/relative_residual": residual} | _named("trained", followed)
 
@@ -118,8 +114,15 @@ def _drawn(
     for init, share in enumerate(track(shares, f"{NAME}: draws of the same architecture", len(shares))):
         drawn = encoders.random_encoder(trained.config, generator(seed, NAME, init)).to(trained.device)
         residual.append(plain(drawn, share, settings.variants, f"init {init}"))
-        followed.append(below_precision(drawn, share[0], settings, f"init {init}"))
+        embedded, stack = _in_float64(drawn, share[:1])
+        followed.append(below_precision(embedded[0], stack, settings, f"init {init}"))
     return {"random/relative_residual": torch.stack(residual, dim=1)} | _named("random", followed)
+
+
+def _in_float64(encoder: PreTrainedModel, ids: Int[Tensor, "text token"]) -> tuple[Tensor, list[Block]]:
+    """Return a BERT's embedding output and blocks in float64, which turns ``encoder`` itself into float64."""
+    encoder.double()
+    return encoder.embeddings(input_ids=ids.to(encoder.device)), blocks(encoder)
 
 
 def _asked_for(name: str, texts: list[str], settings: TrainedEncoders, device: torch.device) -> Tensor:
