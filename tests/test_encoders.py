@@ -85,7 +85,7 @@ def bert_by_hand(model, ids, keep, first_position=0):
         y = norm(y + x if keep.attention_skip else y, output.LayerNorm)
         if keep.mlp:
             z = linear(gelu(linear(y, block.intermediate.dense)), block.output.dense)
-            y = norm(z + y, block.output.LayerNorm)
+            y = norm(z + y if keep.mlp_skip else z, block.output.LayerNorm)
         states.append(y)
     return states
 
@@ -104,7 +104,8 @@ def albert_by_hand(model, ids, keep):
         y = norm(y + x if keep.attention_skip else y, inner.LayerNorm)
         z = gelu(linear(y, block.ffn) if keep.mlp else y, approximate="tanh")
         z = linear(z, block.ffn_output) if keep.mlp else z
-        states.append(norm(z + y, block.full_layer_layer_norm))
+        kept = keep.mlp_skip or not keep.mlp  # with identities for maps, the skip around them stays
+        states.append(norm(z + y if kept else z, block.full_layer_layer_norm))
     return states
 
 
@@ -123,7 +124,8 @@ def xlnet_by_hand(model, ids, keep):
         y = einsum("bhij,bjhd,ohd->bio", weights, v, a.o)
         y = norm(y + x if keep.attention_skip else y, a.layer_norm)
         if keep.mlp:
-            y = norm(linear(gelu(linear(y, block.ff.layer_1)), block.ff.layer_2) + y, block.ff.layer_norm)
+            z = linear(gelu(linear(y, block.ff.layer_1)), block.ff.layer_2)
+            y = norm(z + y if keep.mlp_skip else z, block.ff.layer_norm)
         states.append(y)
     return states
 
@@ -154,6 +156,16 @@ def test_surgery_copies_the_structure_and_shares_the_weights(kind):
     for operated in copies:
         assert {parameter.data_ptr() for parameter in operated.parameters()} <= own
     assert torch.equal(torch.stack(hidden_states(copies[-1], IDS)), before)  # "transformer" is the encoder itself
+
+
+@pytest.mark.parametrize("kind", BY_HAND)
+@torch.inference_mode()
+def test_the_five_variants_are_five_different_networks(kind):
+    model = encoder(kind)
+    last = [hidden_states(variant(model, name), IDS)[-1] for name in VARIANTS]
+    for place, one in enumerate(last):
+        for other in last[:place]:
+            assert (one - other).abs().max() > 1e-3  # the hidden states are of order one
 
 
 @pytest.mark.parametrize("kind", BY_HAND)

@@ -1,13 +1,14 @@
 """The configuration of a run, checked before any job starts. Torch-free: the workflow imports it at every start."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field
 
 from rankcollapse.settings import dong, encoders, gap
-from rankcollapse.settings.types import File, Size, settings
+from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
@@ -19,6 +20,7 @@ class Measurements:
     attention_step: dong.AttentionStep
     skips_depth: dong.SkipsDepth
     encoder_depth: dong.EncoderDepth
+    trained_encoders: dong.TrainedEncoders
     roberta_attention: encoders.RobertaAttention
     gap_activations: gap.GapActivations
     gap_finite_size: gap.GapFiniteSize
@@ -44,6 +46,7 @@ class Config:
     seed: Annotated[int, Field(ge=0)]
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")]
     threads: Size  # of one measurement; fixed, so that results do not depend on --cores
+    models: Checkpoints  # trained encoders to measure besides the embedded one; config/models.yaml is something else
     measurements: Measurements
 
 
@@ -53,12 +56,21 @@ RISING = ("tokens", "lengths", "ratios", "wide_tokens")  # axes along which some
 
 def check_config(raw: Mapping[str, Any]) -> Config:
     """Return the validated configuration; ``ConfigError`` names every offending key, its value and what is allowed."""
-    config: Config = validate(Config, raw, "config")
+    config = _hand_on_models(validate(Config, raw, "config"))
     for name in get_type_hints(Measurements):
         for key, value in plain(getattr(config.measurements, name)).items():
             if isinstance(value, list) and key not in NOT_AXES:
                 _check_axis(f"config: measurements.{name}.{key} = {value}", key, value)
     return config
+
+
+def _hand_on_models(config: Any) -> Config:
+    """Give the checkpoints asked for to the measurement that reads them, which alone depends on them."""
+    measurements: Any = config.measurements
+    own: Any = measurements.trained_encoders
+    if own.models:
+        raise ConfigError("config: measurements.trained_encoders.models: unknown key; allowed: models, at the top")
+    return replace(config, measurements=replace(measurements, trained_encoders=replace(own, models=config.models)))
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -76,9 +88,15 @@ def _check_axis(what: str, key: str, values: list[Any]) -> None:
 
 
 def input_files(settings: Any) -> list[str]:
-    """Return the files that a settings dataclass names: the values of its ``File`` fields."""
-    hints = get_type_hints(type(settings), include_extras=True)
-    return [getattr(settings, name) for name, hint in hints.items() if hint == File]
+    """Return the files that a settings dataclass names, texts of the user's own and weights in folders among them."""
+    found: list[str] = []
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        if hint == File or (hint == Prose and value != PYDOC):
+            found.append(value)
+        elif hint == Checkpoints:
+            found += [str(path) for folder in value for path in sorted(Path(folder).glob("*.safetensors"))]
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.albert.modeling_albert import AlbertAttention, eager_attention_forward
-from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
+from transformers.models.albert.modeling_albert import AlbertAttention, AlbertLayer, eager_attention_forward
+from transformers.models.xlnet.modeling_xlnet import XLNetFeedForward, XLNetRelativeAttention
 
 from rankcollapse.architectures import read_architecture
 from rankcollapse.changed_attention import NAME, UNCHANGED, Change
@@ -28,13 +28,15 @@ class Parts(NamedTuple):
 
     attention_skip: bool
     mlp: bool
+    mlp_skip: bool  # goes with the MLP
 
 
 VARIANTS = {
-    "SAN": Parts(attention_skip=False, mlp=False),
-    "SAN + MLP": Parts(attention_skip=False, mlp=True),
-    "SAN + skip": Parts(attention_skip=True, mlp=False),
-    "transformer": Parts(attention_skip=True, mlp=True),
+    "SAN": Parts(attention_skip=False, mlp=False, mlp_skip=False),
+    "SAN + MLP": Parts(attention_skip=False, mlp=True, mlp_skip=True),
+    "SAN + skip": Parts(attention_skip=True, mlp=False, mlp_skip=False),
+    "SAN + MLP, no MLP skip": Parts(attention_skip=False, mlp=True, mlp_skip=False),
+    "transformer": Parts(attention_skip=True, mlp=True, mlp_skip=True),
 }
 
 
@@ -89,10 +91,11 @@ def _draw(encoder: PreTrainedModel, rng: torch.Generator) -> None:
 def variant(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
     """Return ``encoder`` as a variant of Dong et al.: a copy that shares its weights; ``encoder`` stays as it was.
 
-    In all four variants the layer norm behind the attention stays. Without attention skip a block's attention
+    In all variants the layer norm behind the attention stays. Without attention skip a block's attention
     output is LN(Attn(X) W_O + b_O) and not LN(X + Attn(X) W_O + b_O). Without MLP the feed-forward part, its skip and
     its layer norm are dropped, except in ALBERT: there its two linear maps become identities, which leaves
-    LN(phi(Y) + Y), phi the activation, as in the released notebook. Raises ``ValueError`` for a variant or an
+    LN(phi(Y) + Y), phi the activation, as in the released notebook. With the MLP but without its skip a block is
+    LN(MLP(Y)), a variant that Dong et al. do not have. Raises ``ValueError`` for a variant or an
     architecture that is not known, naming those that are.
     """
     if name not in VARIANTS:
@@ -108,6 +111,8 @@ def variant(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
             anatomy.remove_skip(block)
         if not keep.mlp:
             anatomy.remove_mlp(block)
+        elif not keep.mlp_skip:
+            anatomy.remove_mlp_skip(block)
     return operated
 
 
@@ -169,6 +174,7 @@ class Anatomy(NamedTuple):
     blocks: Callable[[Any], Iterable[Any]]
     remove_skip: Callable[[Any], None]
     remove_mlp: Callable[[Any], None]
+    remove_mlp_skip: Callable[[Any], None]
 
 
 class WithoutSkip(nn.Module):
@@ -199,6 +205,10 @@ def _bert_without_mlp(block: Any) -> None:
     block.intermediate, block.output = nn.Identity(), FirstInput()
 
 
+def _bert_without_mlp_skip(block: Any) -> None:
+    block.output = WithoutSkip(block.output)
+
+
 class AlbertAttentionWithoutSkip(AlbertAttention):
     """ALBERT's attention, whose skip is inside its forward pass, without that skip."""
 
@@ -223,12 +233,34 @@ class XLNetAttentionWithoutSkip(XLNetRelativeAttention):
         return super().post_attention(h, attn_vec, residual=False)
 
 
+class AlbertLayerWithoutMlpSkip(AlbertLayer):
+    """An ALBERT block, whose feed-forward skip is inside its forward pass, without that skip."""
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        """Return LN(MLP(Y)), Y the block's attention with its own skip and layer norm."""
+        attended, _ = self.attention(hidden_states, attention_mask, **kwargs)
+        return self.full_layer_layer_norm(self.ff_chunk(attended))
+
+
+class XLNetFeedForwardWithoutSkip(XLNetFeedForward):
+    """XLNet's feed-forward part without its skip."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return LN(MLP(Y))."""
+        hidden = self.dropout(self.activation_function(self.layer_1(inp)))
+        return self.layer_norm(self.dropout(self.layer_2(hidden)))
+
+
 def _albert_without_skip(block: Any) -> None:
     block.attention.__class__ = AlbertAttentionWithoutSkip  # of a copy: same weights, settings and hooks
 
 
 def _albert_without_mlp(block: Any) -> None:
     block.ffn, block.ffn_output = nn.Identity(), nn.Identity()
+
+
+def _albert_without_mlp_skip(block: Any) -> None:
+    block.__class__ = AlbertLayerWithoutMlpSkip
 
 
 def _xlnet_without_skip(block: Any) -> None:
@@ -239,7 +271,11 @@ def _xlnet_without_mlp(block: Any) -> None:
     block.ff = nn.Identity()
 
 
-_BERT = Anatomy(lambda model: model.encoder.layer, _bert_without_skip, _bert_without_mlp)
+def _xlnet_without_mlp_skip(block: Any) -> None:
+    block.ff.__class__ = XLNetFeedForwardWithoutSkip
+
+
+_BERT = Anatomy(lambda model: model.encoder.layer, _bert_without_skip, _bert_without_mlp, _bert_without_mlp_skip)
 ANATOMY = {
     "bert": _BERT,
     "roberta": _BERT,
@@ -248,6 +284,7 @@ ANATOMY = {
         lambda model: [block for group in model.encoder.albert_layer_groups for block in group.albert_layers],
         _albert_without_skip,
         _albert_without_mlp,
+        _albert_without_mlp_skip,
     ),
-    "xlnet": Anatomy(lambda model: model.layer, _xlnet_without_skip, _xlnet_without_mlp),
+    "xlnet": Anatomy(lambda model: model.layer, _xlnet_without_skip, _xlnet_without_mlp, _xlnet_without_mlp_skip),
 }

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rankcollapse.architectures import check_architecture
+from rankcollapse.checkpoints import MINILM_CONFIG, check_checkpoint
 from rankcollapse.config import Measurements, input_files
-from rankcollapse.settings.dong import EncoderDepth
+from rankcollapse.prose import check_prose
+from rankcollapse.settings.dong import EncoderDepth, TrainedEncoders
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
-from rankcollapse.tokens import check_text, longest_pattern, passages, shortened
+from rankcollapse.tokens import check_text, installed, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
 
 
@@ -33,6 +35,11 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("attention_step", lambda s: 0 in s.mean_sizes and max(s.mean_sizes) > 0, "mean_sizes: allowed: 0 and another"),
     ("attention_step", lambda s: s.scale_decades[0] <= -3, "scale_decades: allowed: from -3 or below"),
     (
+        "trained_encoders",
+        lambda s: bool(set(s.variants) - {"SAN + skip", "transformer"}),
+        "variants: allowed: one without the attention skip, with others or alone",
+    ),
+    (
         "markov_depth",
         lambda s: len({config.split(" + ")[0] == "A" for config in s.configs}) == 2,
         "configs: allowed: some with the gap (A ...) and some without",
@@ -48,6 +55,13 @@ def _encoder_depth(settings: EncoderDepth) -> None:
     for name in settings.architectures:
         check_architecture(settings.models, name, tokens=settings.tokens)
     passages(settings.text, settings.texts, settings.tokens, "bert")
+
+
+def _trained_encoders(settings: TrainedEncoders) -> None:
+    installed(MINILM_CONFIG)  # the weights' hash, which takes longer, waits for the job
+    check_prose(settings.text, settings.texts, settings.tokens, "bert")
+    for name in settings.models:
+        check_checkpoint(name, settings.tokens)
 
 
 def _roberta_attention(settings: RobertaAttention) -> None:
@@ -81,6 +95,7 @@ def _roberta_rank(settings: RobertaRank) -> None:
 
 CHECKS: dict[str, Callable[[Any], None]] = {
     "encoder_depth": _encoder_depth,
+    "trained_encoders": _trained_encoders,
     "roberta_attention": _roberta_attention,
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankcollapse.residual import composite_norm
+
 
 @dataclass(frozen=True)
 class State:
@@ -41,6 +43,11 @@ class State:
         count = self.direction.shape[-2]
         log_common = self.mean.square().sum((-2, -1)).mul(count).log()
         return self.log_norm - torch.logaddexp(log_common, 2 * self.log_norm) / 2
+
+    @property
+    def log_relative_composite(self) -> Float[Tensor, "*#batch"]:
+        """ln of the same ratio in the norm ‖·‖_{1,inf}."""
+        return self.log_norm + (composite_norm(self.direction) / composite_norm(self.tokens)).log()
 
 
 def state(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -105,12 +106,25 @@ def passages(path: str | Path, count: int, length: int, family: Family) -> list[
     Passages are separated by blank lines; shorter ones are passed over, as Dong et al. (2021) keep only the texts that
     fill every position. Raises ``TextError`` naming the file, the passages it has and the passages needed.
     """
+    return cut(split_passages(path), count, length, family, str(path))
+
+
+def split_passages(path: str | Path) -> list[str]:
+    """Return the passages of the text in ``path``, which blank lines separate. Raises ``TextError`` as ``passages``."""
+    return re.split(r"\n\s*\n", _read(path).strip())
+
+
+def cut(texts: Iterable[str], count: int, length: int, family: Family, where: str) -> list[list[int]]:
+    """Return the first ``count`` texts that fill ``length`` tokens, each cut to ``length``, special tokens included.
+
+    Raises ``TextError`` naming ``where`` they come from, the texts there are and the texts needed.
+    """
     room = length - len(_special(family))
-    tokenised = (pieces(passage, family) for passage in re.split(r"\n\s*\n", _read(path).strip()))
-    long = [ids for ids in tokenised if len(ids) >= room]
+    tokenised = (pieces(text, family) for text in texts)
+    long = list(islice((ids for ids in tokenised if len(ids) >= room), count))
     if len(long) < count:
-        raise TextError(f"{path}: has {len(long)} passages of at least {length} {family} tokens, {count} needed")
-    return [_framed(ids, length, family, str(path)) for ids in long[:count]]
+        raise TextError(f"{where}: has {len(long)} passages of at least {length} {family} tokens, {count} needed")
+    return [_framed(ids, length, family, where) for ids in long]
 
 
 def check_text(path: str | Path, needed: int, family: Family = "roberta") -> None:

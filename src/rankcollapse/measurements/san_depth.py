@@ -17,7 +17,7 @@ from torch import Tensor
 from rankcollapse.inits import INPUTS, WEIGHT_INITS, gaussian, orthogonal
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
-from rankcollapse.residual import composite_norm, local_order, relative_residual
+from rankcollapse.residual import local_order, relative_residual
 from rankcollapse.scalefree import State, add, from_tokens, layer_norm
 from rankcollapse.scalefree_attention import Attention, attend, leading_residual, logit_parts, plain_attention
 from rankcollapse.scalefree_mlp import Mlp, transform
@@ -159,8 +159,7 @@ def _depth(settings: SanDepth, device: torch.device, seed: int, track: Track) ->
 
 def _ranks(table: dict[str, Tensor], place: tuple, state: State) -> None:
     log_sigma = log_singular_values(state)
-    composite = state.log_norm + (composite_norm(state.direction) / composite_norm(state.tokens)).log()
-    table["log10_relative_composite"][place] = composite.cpu() / LN10
+    table["log10_relative_composite"][place] = state.log_relative_composite.cpu() / LN10
     table["log10_stable_rank_excess"][place] = log_stable_rank_excess(log_sigma).cpu() / LN10
     table["log10_effective_rank_excess"][place] = log_effective_rank_excess(log_sigma).cpu() / LN10
 

@@ -4,7 +4,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rankcollapse.settings.types import File, Names, NotNegatives, Positive, Positives, Size, Sizes, settings
+from rankcollapse.settings.types import (
+    Checkpoints,
+    File,
+    Names,
+    NotNegatives,
+    Positive,
+    Positives,
+    Prose,
+    Size,
+    Sizes,
+    settings,
+)
 
 WeightInit = Literal["xavier", "bert", "normal1d", "linear"]
 WeightInits = Annotated[tuple[WeightInit, ...], Field(min_length=1)]
@@ -133,4 +144,29 @@ class EncoderDepth:
     def _consistent(self) -> Self:
         if self.texts % self.inits:
             raise ValueError(f"texts: {self.texts}; must be a multiple of inits = {self.inits}")
+        return self
+
+
+@settings
+class TrainedEncoders:
+    """Trained encoders by depth, whole and with parts of every block cut out (Dong et al. 2021)."""
+
+    models: Checkpoints = ()  # others than the embedded one: the key ``models`` of the whole configuration, handed on
+    variants: Annotated[
+        tuple[Literal["SAN", "SAN + MLP", "SAN + MLP, no MLP skip", "SAN + skip", "transformer"], ...],
+        Field(min_length=1),
+    ]  # what is left of a block
+    layers: Annotated[int, Field(ge=2, le=6)]  # L, blocks of the embedded encoder, which has 6
+    text: Prose  # pydoc, or a file of passages between blank lines
+    texts: Annotated[int, Field(ge=2)]  # the first ones that fill the tokens of a text; at least 2 for a spread
+    tokens: Annotated[int, Field(ge=3, le=512)]  # of a text, special tokens included
+    inits: Size  # draws of the embedded encoder's architecture, each reading its share of the texts
+    cycles: Annotated[int, Field(ge=1)]  # times that the stack of blocks is passed through below machine precision
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.texts % self.inits:
+            raise ValueError(f"texts: {self.texts}; must be a multiple of inits = {self.inits}")
+        if self.layers * self.cycles < 3:
+            raise ValueError(f"layers, cycles: {self.layers}, {self.cycles}; at least 3 layers in all, for an order")
         return self

