@@ -17,6 +17,7 @@ class Measurements:
 
     san_depth: dong.SanDepth
     attention_step: dong.AttentionStep
+    path_lengths: dong.PathLengths
     encoder_depth: dong.EncoderDepth
     roberta_attention: encoders.RobertaAttention
     gap_activations: gap.GapActivations

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankcollapse.architectures import check_architecture
 from rankcollapse.config import Measurements, input_files
-from rankcollapse.settings.dong import EncoderDepth
+from rankcollapse.settings.dong import EncoderDepth, PathLengths
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
 from rankcollapse.tokens import check_text, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
@@ -50,6 +50,11 @@ def _encoder_depth(settings: EncoderDepth) -> None:
     passages(settings.text, settings.texts, settings.tokens, "bert")
 
 
+def _path_lengths(settings: PathLengths) -> None:
+    check_architecture(settings.models, settings.architecture, tokens=settings.tokens)
+    passages(settings.text, settings.texts, settings.tokens, "bert")
+
+
 def _roberta_attention(settings: RobertaAttention) -> None:
     check_architecture(settings.models, settings.architecture, tokens=max(settings.lengths), heads=settings.head + 1)
     if "text" in settings.sources:
@@ -81,6 +86,7 @@ def _roberta_rank(settings: RobertaRank) -> None:
 
 CHECKS: dict[str, Callable[[Any], None]] = {
     "encoder_depth": _encoder_depth,
+    "path_lengths": _path_lengths,
     "roberta_attention": _roberta_attention,
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,
