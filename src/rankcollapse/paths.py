@@ -153,14 +153,12 @@ def log_product_distance(
     P_k ... P_1 = 1 q^T + E with 1^T E = 0 and E 1 = 0, and E' = (P - 1 p^T) E, p the mean row of P. Where E is
     far below q, the best approximation of rank one leaves E (I - q q^T / ||q||^2), to first order in E (derived here).
     """
-    product = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device).expand_as(matrices[0])
-    rest = from_tokens(product)
+    rest = from_tokens(torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device))
     for matrix in matrices:
         mean = matrix.mean(-2, keepdim=True)
         q = rest.mean + rest.scale * mean @ rest.direction
         rest = replace(state(torch.zeros_like(q), (matrix - mean) @ rest.direction, rest.log_norm), mean=q)
-        product = matrix @ product
-    q = rest.mean
+    q, product = rest.mean, rest.tokens
     left = rest.direction - rest.direction @ q.mT @ q / q.square().sum(-1, keepdim=True)
     found = rest.log_norm + (composite_norm(left) / composite_norm(product)).log()
     seen = found > math.log(SEEN_BY_SVD)

