@@ -137,6 +137,7 @@ for color, (name, weights, text) in enumerate(
     values = products[name]  # [draw, length, path]
     length = np.arange(1, values.shape[1] + 1)
     axes = panel(text, xlabel="path length k", ylabel=r"$\log_{10}$ distance from rank one")
+    axes.set_ylim(top=7 if name == "random_encoder" else None)
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=(0, 2))
     axes.plot(length, middle, color=f"C{color + 2}", label=NETWORKS[name])
     axes.fill_between(length, low, high, color=f"C{color + 2}", alpha=0.25, linewidth=0)
@@ -159,7 +160,7 @@ for color, (name, weights, text) in enumerate(
             found = compare_z(box[1, :3], by_draw, 1, published.RESOLUTION["dong_chained_paths"])
             page.agree("medians at initialisation, lengths 1 to 3", found)
             note(axes, found.text, "lower left")
-    axes.legend(loc="center right" if name == "random_encoder" else "lower left")
+    axes.legend(loc="upper right" if name == "random_encoder" else "lower left")
 
 # %% [markdown]
 # **Frozen and recomputed.** The same heads, once with the matrices of the forward pass, once with attention computed

@@ -18,6 +18,7 @@ class Measurements:
     san_depth: dong.SanDepth
     attention_step: dong.AttentionStep
     path_lengths: dong.PathLengths
+    residual_bounds: dong.ResidualBounds
     encoder_depth: dong.EncoderDepth
     roberta_attention: encoders.RobertaAttention
     gap_activations: gap.GapActivations

@@ -112,6 +112,29 @@ class PathLengths:
 
 
 @settings
+class ResidualBounds:
+    """Bounds on the residual, from above without a skip and from below with one (Dong et al. 2021)."""
+
+    shapes: Annotated[tuple[tuple[Size, Size, Size], ...], Field(min_length=1)]  # (tokens n, width d, heads H)
+    inits: WeightInits  # weight inits
+    inputs: Annotated[tuple[Literal["mean", "iid"], ...], Field(min_length=1)]  # kinds of input tokens
+    runs: Size  # draws of weights and tokens
+    layers: Annotated[int, Field(ge=2)]  # of attention without a skip
+    skip_layers: Size  # of attention + skip
+    power_steps: Size  # towards the contraction of the whole branch
+    value_scales: Positives  # c of W_VO = -c I in the counter-example and in the fuzz around it
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for tokens, width, heads in self.shapes:
+            if width % heads or tokens < 2:
+                raise ValueError(
+                    f"shapes: ({tokens}, {width}, {heads}) needs at least 2 tokens and heads that divide the width"
+                )
+        return self
+
+
+@settings
 class EncoderDepth:
     """Encoders at random initialisation by depth, whole and with parts of every block cut out (Dong et al. 2021)."""
 
