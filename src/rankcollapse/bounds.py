@@ -3,27 +3,29 @@
 R' = Pi sum_h (P_h - 1 p_h^T) R W_VO,h with P_h = softmax(E_h + 1 r_h^T), E_h = R W_QK,h R^T / sqrt(d_k), as in
 ``contraction``. All bounds from above are cubic, ||R'|| <= C ||R||^3; C is returned as its logarithm.
 
-**Composite norm**, ||M||_{1,inf} = sqrt(||M||_1 ||M||_inf). Dong, Cordonnier & Loukas (2021), theorems 2.2 and 2.3 as we
-read them, have C = 4 gamma H beta / sqrt(d_k), beta = max_h ||W_QK,h||_1 ||W_VO,h||_{1,inf}, and a gamma that depends on the
-attention's logits; earlier versions of the paper have no gamma. We take the smallest one that the argument works with,
-gamma = max_h of sum_i max_jj' |E_ij - E_ij'| / max_jj' sum_i |E_ij - E_ij'|, between 1 and n.
+**Composite norm**, ||M||_{1,inf} = sqrt(||M||_1 ||M||_inf). Dong, Cordonnier & Loukas (2021), theorems 2.2 and 2.3 as
+we read them, have C = 4 gamma H beta / sqrt(d_k), with beta = max_h ||W_QK,h||_1 ||W_VO,h||_{1,inf} and a gamma that
+depends on the attention's logits; the first version of the paper, as we recall it, has none. We take the smallest one
+that the argument works with, gamma = max_h of sum_i max_jj' |E_ij - E_ij'| / max_jj' sum_i |E_ij - E_ij'|, between 1 and n.
 
-**One head, derived here.** Row i of (P - 1 p^T) R is a mean over q of the covariance Cov_q(E_i., R_.c) (``contraction``), at
-most osc(E_i) / 2 max_j |R_jc|, osc the largest difference in a row. So ||(P - 1 p^T) R||_1 <= sum_i osc(E_i) / 2 ||R||_1,
-||.||_inf <= max_i osc(E_i) / 2 ||R||_inf, sum_i osc(E_i) <= 2 gamma ||E||_1 and osc(E_i) <= 2 ||E||_1. With
-||E||_1 <= ||R||_{1,inf}^2 ||W_QK||_1 / sqrt(d_k) and ||Pi M|| <= 2 (1 - 1/n) ||M|| in either norm,
+**One head, derived here.** Entry (i, c) of (P - 1 p^T) R is a mean over q of the covariance Cov_q(E_i., R_.c)
+(``contraction``), at most osc(E_i) / 2 max_j |R_jc|, osc the largest difference in a row. So (P - 1 p^T) R has a 1-norm
+of at most sum_i osc(E_i) / 2 ||R||_1 and an inf-norm of at most max_i osc(E_i) / 2 ||R||_inf, while sum_i osc(E_i) <=
+2 gamma ||E||_1 and osc(E_i) <= 2 ||E||_1. With ||E||_1 <= ||R||_{1,inf}^2 ||W_QK||_1 / sqrt(d_k) and
+||Pi M|| <= 2 (1 - 1/n) ||M|| in either norm,
 
     ||R'||_{1,inf} <= 2 (1 - 1/n) sqrt(gamma) ||W_QK||_1 ||W_VO||_{1,inf} ||R||_{1,inf}^3 / sqrt(d_k)
 
 for every input: theirs follows, with room to spare, also where their residual is not taken about the mean.
 
-**Several heads.** The composite norm breaks the triangle inequality, so heads may not be added in it (theorem 2.3's factor H);
-||.||_1 and ||.||_inf may: C = 2 (1 - 1/n) sqrt(sum_h gamma_h a_h ||W_VO,h||_1 sum_h a_h ||W_VO,h||_inf), a_h =
-||W_QK,h||_1 / sqrt(d_k) (derived here).
+**Several heads.** The composite norm breaks the triangle inequality, so heads may not be added in it, as a factor H
+does; ||.||_1 and ||.||_inf may: C = 2 (1 - 1/n) sqrt(sum_h gamma_h a_h ||W_VO,h||_1 sum_h a_h ||W_VO,h||_inf), with
+a_h = ||W_QK,h||_1 / sqrt(d_k) (derived here).
 
-**With a skip**, R' = R + B(R), B(R) = Pi sum_h P_h R W_VO,h: ||R'||_F >= (1 - gamma) ||R||_F if ||B(R)|| <= gamma ||R||, which is
-the triangle inequality. gamma is that of the whole branch, values included, at most
-sum_h ||Pi P_h Pi||_2 ||W_VO,h||_2; the contraction of P alone says nothing: P = [[3, 1], [1, 3]] / 4, W_VO = -2 I give R' = 0.
+**With a skip**, R' = R + B(R), B(R) = Pi sum_h P_h R W_VO,h: if ||B(R)||_F <= gamma ||R||_F then ||R'||_F >= (1 - gamma)
+||R||_F, by the triangle inequality. This gamma is that of the whole branch, values included, and at most
+sum_h ||Pi P_h Pi||_2 ||W_VO,h||_2. The contraction of P alone says nothing: P = [[3, 1], [1, 3]] / 4 and W_VO = -2 I
+give R' = 0 for every R.
 """
 
 import math
@@ -68,7 +70,7 @@ def logit_gammas(pairwise: Float[Tensor, "*batch rows columns"]) -> Float[Tensor
 
 
 def log_composite_constants(before: State, layer: Attention) -> tuple[Float[Tensor, "bounds"], Float[Tensor, "heads"]]:
-    """ln C of ``COMPOSITE_BOUNDS`` for ||R'||_{1,inf} <= C ||R||_{1,inf}^3, and gamma of every head. One state, no batch."""
+    """ln C of ``COMPOSITE_BOUNDS`` for ||R'||_{1,inf} <= C ||R||_{1,inf}^3, and gamma of every head; no batch."""
     query_key, value_output = head_maps(layer)
     tokens = before.direction.shape[-2]
     columns, rows = (torch.linalg.matrix_norm(value_output, ord=order) for order in (1, math.inf))
@@ -81,7 +83,7 @@ def log_composite_constants(before: State, layer: Attention) -> tuple[Float[Tens
 
 
 def log_frobenius_constants(layer: Attention, tokens: int) -> Float[Tensor, "bounds"]:
-    """ln C of ``FROBENIUS_BOUNDS``: the one ``contraction`` proves for every input, and the leading order's 1/n for 1/2."""
+    """ln C of ``FROBENIUS_BOUNDS``: what ``contraction`` proves for every input, and the leading order, 1/n for 1/2."""
     query, key, value = (layer.split(w) for w in (layer.query, layer.key, layer.value))
     output = layer.output.unflatten(0, (layer.heads, -1))
     gains = product_norms(query, key.mT) * product_norms(value, output)
@@ -92,7 +94,7 @@ def log_frobenius_constants(layer: Attention, tokens: int) -> Float[Tensor, "bou
 def iterated(
     log_constants: Float[Tensor, "*batch layers"], log_start: Float[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch layers+1"]:
-    """ln of the bound after 0..L layers from ||R_0|| alone: b_{l+1} = C_l b_l^3. With one C it is C^((3^L - 1)/2) b_0^(3^L)."""
+    """ln of the bound after 0..L layers from ||R_0|| alone, b_{l+1} = C_l b_l^3: C^((3^L - 1)/2) b_0^(3^L) for one C."""
     found = [log_start]
     for constant in log_constants.unbind(-1):
         found.append(constant + 3 * found[-1])
@@ -121,9 +123,9 @@ def branch_contraction(
     layer: Attention,
     steps: int,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """||B(R)||_F / ||R||_F at this R, and after that many power steps: from below to max over R of it, the branch's gamma.
+    """||B(R)||_F / ||R||_F at this R, and after that many power steps towards the R where it is largest, from below.
 
-    A power step never lowers it, so the second is at least the first.
+    The largest is the gamma of the branch. A power step never lowers the ratio.
     """
     deviation = decompose(attention)[1]
     unit = residual / torch.linalg.norm(residual)

@@ -1,4 +1,4 @@
-"""How much the bounds on the residual leave, over a fuzz of shapes, inits and inputs. The mathematics is in ``bounds``."""
+"""How much the bounds on the residual leave, over a fuzz of shapes, inits and inputs; the mathematics: ``bounds``."""
 
 import math
 from itertools import product
@@ -36,7 +36,7 @@ def measure(settings: ResidualBounds, *, device: torch.device, seed: int, track:
     - ``log_residual`` [norm, shape, init, input, run, layer 0..L]: ln ||R_l||; norm = composite (1,inf), Frobenius
     - ``log_relative`` [norm, shape, init, input, run, layer 0..L]: ln ||R_l|| / ||X_l||
     - ``log_constant`` [bound, shape, init, input, run, layer 0..L-1]: ln C of ||R_{l+1}|| <= C ||R_l||^3; bound =
-      published (4 gamma H beta / sqrt(d_k)), the same without gamma, derived; then in Frobenius norm proved, leading order
+      published (4 gamma H beta / sqrt(d_k)), the same without gamma, derived; in Frobenius norm proved, leading order
     - ``log_slack`` (same axes): ln of C ||R_l||^3 / ||R_{l+1}||; negative where a bound is violated
     - ``log_iterated`` [bound, shape, init, input, run, layer 0..L]: ln of the bound from ||R_0|| alone
     - ``gamma`` [shape, init, input, run, layer 0..L-1]: the largest over heads
@@ -44,8 +44,8 @@ def measure(settings: ResidualBounds, *, device: torch.device, seed: int, track:
     Attention with skip, same weights and tokens:
 
     - ``skip/step`` [shape, init, input, run, layer 0..L'-1]: ||R_{l+1}||_F / ||R_l||_F
-    - ``skip/contraction`` [kind, shape, init, input, run, layer 0..L'-1]: kind = attention (max_h ||Pi P_h Pi||_2), here
-      (||B(R_l)|| / ||R_l|| at this residual), branch (its largest over all R, approached from below)
+    - ``skip/contraction`` [kind, shape, init, input, run, layer 0..L'-1]: kind = attention (max_h ||Pi P_h Pi||_2),
+      here (||B(R_l)|| / ||R_l|| at this residual), branch (its largest over all R, approached from below)
 
     One head with W_VO = -c I on fuzzed tokens, and the pair of tokens +1, -1 with P = [[3, 1], [1, 3]] / 4:
 
