@@ -6,7 +6,8 @@ R' = Pi sum_h (P_h - 1 p_h^T) R W_VO,h with P_h = softmax(E_h + 1 r_h^T), E_h = 
 **Composite norm**, ||M||_{1,inf} = sqrt(||M||_1 ||M||_inf). Dong, Cordonnier & Loukas (2021), theorems 2.2 and 2.3 as
 we read them, have C = 4 gamma H beta / sqrt(d_k), with beta = max_h ||W_QK,h||_1 ||W_VO,h||_{1,inf} and a gamma that
 depends on the attention's logits; the first version of the paper, as we recall it, has none. We take the smallest one
-that the argument works with, gamma = max_h of sum_i max_jj' |E_ij - E_ij'| / max_jj' sum_i |E_ij - E_ij'|, between 1 and n.
+that the argument works with, gamma = max_h of sum_i max_jj' |E_ij - E_ij'| / max_jj' sum_i |E_ij - E_ij'|, at least 1
+and at most n.
 
 **One head, derived here.** Entry (i, c) of (P - 1 p^T) R is a mean over q of the covariance Cov_q(E_i., R_.c)
 (``contraction``), at most osc(E_i) / 2 max_j |R_jc|, osc the largest difference in a row. So (P - 1 p^T) R has a 1-norm
@@ -22,8 +23,11 @@ for every input: theirs follows, with room to spare, also where their residual i
 does; ||.||_1 and ||.||_inf may: C = 2 (1 - 1/n) sqrt(sum_h gamma_h a_h ||W_VO,h||_1 sum_h a_h ||W_VO,h||_inf), with
 a_h = ||W_QK,h||_1 / sqrt(d_k) (derived here).
 
-**With a skip**, R' = R + B(R), B(R) = Pi sum_h P_h R W_VO,h: if ||B(R)||_F <= gamma ||R||_F then ||R'||_F >= (1 - gamma)
-||R||_F, by the triangle inequality. This gamma is that of the whole branch, values included, and at most
+**What needs no bound.** Any row-stochastic P at all has ||Pi P R||_F <= sqrt(2 ab / n) ||R||_F (``contraction``), and
+||P M||_1 <= n ||M||_1, ||P M||_inf <= ||M||_inf; a cubic bound says something once it is below that.
+
+**With a skip**, R' = R + B(R), B(R) = Pi sum_h P_h R W_VO,h: if ||B(R)||_F <= gamma ||R||_F then ||R'||_F is at least
+(1 - gamma) ||R||_F, by the triangle inequality. This gamma is that of the whole branch, values included, and at most
 sum_h ||Pi P_h Pi||_2 ||W_VO,h||_2. The contraction of P alone says nothing: P = [[3, 1], [1, 3]] / 4 and W_VO = -2 I
 give R' = 0 for every R.
 """
@@ -34,6 +38,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankcollapse.contraction import growth_bound
 from rankcollapse.residual import composite_norm, decompose
 from rankcollapse.scalefree import State
 from rankcollapse.scalefree_attention import Attention, logit_parts
@@ -91,10 +96,21 @@ def log_frobenius_constants(layer: Attention, tokens: int) -> Float[Tensor, "bou
     return torch.stack([total / 2, total / tokens]).log()
 
 
+def log_trivial_factors(layer: Attention, tokens: int) -> Float[Tensor, "norms"]:
+    """ln of the factor by which ||R||_{1,inf} and ||R||_F can grow under any row-stochastic P_h (derived here)."""
+    value, output = layer.split(layer.value), layer.output.unflatten(0, (layer.heads, -1))
+    columns, rows = (torch.linalg.matrix_norm(value @ output, ord=order).sum() for order in (1, math.inf))
+    composite = 2 * (1 - 1 / tokens) * (tokens * columns * rows).sqrt()
+    return torch.stack([composite, growth_bound(tokens) * product_norms(value, output).sum()]).log()
+
+
 def iterated(
     log_constants: Float[Tensor, "*batch layers"], log_start: Float[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch layers+1"]:
-    """ln of the bound after 0..L layers from ||R_0|| alone, b_{l+1} = C_l b_l^3: C^((3^L - 1)/2) b_0^(3^L) for one C."""
+    """ln of the bound after 0..L layers from ||R_0|| alone: b_{l+1} = C_l b_l^3.
+
+    With one C for all layers that is C^((3^L - 1)/2) b_0^(3^L), as in the theorems.
+    """
     found = [log_start]
     for constant in log_constants.unbind(-1):
         found.append(constant + 3 * found[-1])

@@ -14,6 +14,7 @@ from rankcollapse.bounds import (
     iterated,
     log_composite_constants,
     log_frobenius_constants,
+    log_trivial_factors,
 )
 from rankcollapse.inits import INPUTS, WEIGHT_INITS
 from rankcollapse.progress import Track, silent
@@ -39,6 +40,8 @@ def measure(settings: ResidualBounds, *, device: torch.device, seed: int, track:
       published (4 gamma H beta / sqrt(d_k)), the same without gamma, derived; in Frobenius norm proved, leading order
     - ``log_slack`` (same axes): ln of C ||R_l||^3 / ||R_{l+1}||; negative where a bound is violated
     - ``log_iterated`` [bound, shape, init, input, run, layer 0..L]: ln of the bound from ||R_0|| alone
+    - ``log_trivial`` [norm, shape, init, input, run, layer 0..L-1]: ln of the largest ||R_{l+1}|| / ||R_l|| that these
+      values allow any row-stochastic matrices
     - ``gamma`` [shape, init, input, run, layer 0..L-1]: the largest over heads
 
     Attention with skip, same weights and tokens:
@@ -87,7 +90,7 @@ def _layer(shape: tuple[int, int, int], init: str, seed: int, device: torch.devi
 
 def _without_skip(tokens: Tensor, layers: list[Attention]) -> dict[str, Tensor]:
     state = from_tokens(tokens)
-    residual, relative, constants, gammas = [], [], [], []
+    residual, relative, constants, trivial, gammas = [], [], [], [], []
     for layer in [*layers, None]:
         composite = state.log_norm + composite_norm(state.direction).log()
         residual.append(torch.stack([composite, state.log_norm]))
@@ -95,6 +98,7 @@ def _without_skip(tokens: Tensor, layers: list[Attention]) -> dict[str, Tensor]:
         if layer is not None:
             log_composite, gamma = log_composite_constants(state, layer)
             constants.append(torch.cat([log_composite, log_frobenius_constants(layer, len(tokens))]))
+            trivial.append(log_trivial_factors(layer, len(tokens)))
             gammas.append(gamma.max())
             state = attend(state, layer)
     log_residual, log_constant = torch.stack(residual, -1), torch.stack(constants, -1)
@@ -106,6 +110,7 @@ def _without_skip(tokens: Tensor, layers: list[Attention]) -> dict[str, Tensor]:
         "log_constant": log_constant,
         "log_slack": log_constant + 3 * own[:, :-1] - own[:, 1:],
         "log_iterated": iterated(log_constant, own[:, 0]),
+        "log_trivial": torch.stack(trivial, -1),
         "gamma": torch.stack(gammas),
     }
 
