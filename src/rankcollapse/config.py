@@ -19,6 +19,8 @@ class Measurements:
     san_depth: dong.SanDepth
     attention_step: dong.AttentionStep
     skips_depth: dong.SkipsDepth
+    path_lengths: dong.PathLengths
+    residual_bounds: dong.ResidualBounds
     encoder_depth: dong.EncoderDepth
     trained_encoders: dong.TrainedEncoders
     roberta_attention: encoders.RobertaAttention

@@ -11,7 +11,7 @@ from rankcollapse.architectures import check_architecture
 from rankcollapse.checkpoints import MINILM_CONFIG, check_checkpoint
 from rankcollapse.config import Measurements, input_files
 from rankcollapse.prose import check_prose
-from rankcollapse.settings.dong import EncoderDepth, TrainedEncoders
+from rankcollapse.settings.dong import EncoderDepth, PathLengths, TrainedEncoders
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
 from rankcollapse.tokens import check_text, installed, longest_pattern, passages, shortened
 from rankcollapse.validation import ConfigError
@@ -64,6 +64,11 @@ def _trained_encoders(settings: TrainedEncoders) -> None:
         check_checkpoint(name, settings.tokens)
 
 
+def _path_lengths(settings: PathLengths) -> None:
+    check_architecture(settings.models, settings.architecture, tokens=settings.tokens)
+    passages(settings.text, settings.texts, settings.tokens, "bert")
+
+
 def _roberta_attention(settings: RobertaAttention) -> None:
     check_architecture(settings.models, settings.architecture, tokens=max(settings.lengths), heads=settings.head + 1)
     if "text" in settings.sources:
@@ -96,6 +101,7 @@ def _roberta_rank(settings: RobertaRank) -> None:
 CHECKS: dict[str, Callable[[Any], None]] = {
     "encoder_depth": _encoder_depth,
     "trained_encoders": _trained_encoders,
+    "path_lengths": _path_lengths,
     "roberta_attention": _roberta_attention,
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,

@@ -47,11 +47,11 @@ class Panels:
         self.left = iter(zip(axes.ravel(), LETTERS, strict=False))
 
     def __call__(self, text: str, **labels: Any) -> Axes:
-        """Return the next panel; ``labels`` as for ``Axes.set``. Layers and depths get whole numbers as ticks."""
+        """Return the next panel; ``labels`` as for ``Axes.set``. Layers, depths and lengths get whole ticks."""
         axes, letter = next(self.left)
         title(axes, letter, text)
         axes.set(**labels)
-        if labels.get("xlabel") in ("layer", "depth") and labels.get("xscale") != "log":
+        if labels.get("xlabel") in ("layer", "depth", "path length k") and labels.get("xscale") != "log":
             whole_numbers(axes)
         return axes
 

@@ -34,6 +34,7 @@ RESOLUTION = {
     "dong_albert": 2e-7,
     "dong_xlnet": 2e-7,
     "dong_path_length": 5e-8,
+    "dong_chained_paths": 0.08,  # decades
 }
 
 

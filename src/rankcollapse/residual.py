@@ -21,7 +21,8 @@ def decompose(
 def composite_norm(matrix: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch"]:
     """Return ‖M‖_{1,inf} = sqrt(‖M‖₁ ‖M‖_inf): largest absolute column sum times largest absolute row sum, rooted.
 
-    Dong et al. (2021), section 2. It is not a norm of any inner product, and not sub-multiplicative in general.
+    Dong et al. (2021), section 2. Sub-multiplicative, since ‖·‖₁ and ‖·‖_inf are; but not a norm: the triangle
+    inequality fails, as for a column of ones plus a row of ones.
     """
     size = matrix.abs()
     return (size.sum(-2).amax(-1) * size.sum(-1).amax(-1)).sqrt()

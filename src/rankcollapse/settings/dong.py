@@ -126,6 +126,56 @@ class SkipsDepth:
 
 
 @settings
+class PathLengths:
+    """Paths through attention with skips by length, attention frozen or recomputed (Dong et al. 2021, section 3)."""
+
+    tokens: Annotated[int, Field(ge=3)]  # n, of the random inputs and of a text, [CLS] and [SEP] included
+    width: Size  # d, of attention + skip with drawn weights
+    heads: Size  # H; must divide width
+    layers: Annotated[int, Field(ge=3)]  # L, of attention + skip and of the random encoder
+    inits: WeightInits  # weight inits of attention + skip
+    runs: Size  # draws of weights and tokens of attention + skip
+    models: File  # architectures by name
+    architecture: str  # of the encoder at random initialisation
+    encoder_inits: Annotated[int, Field(ge=2)]  # draws of its weights
+    text: File  # passages between blank lines, each filling the tokens of a text
+    texts: Size  # passages read, shared out evenly among the encoder's draws
+    chains: Size  # paths through every layer, one random head each, followed with frozen and with recomputed attention
+    paths: Size  # random paths of each length whose attention matrices are multiplied
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        if self.texts % self.encoder_inits:
+            raise ValueError(f"texts: {self.texts}; must be a multiple of encoder_inits = {self.encoder_inits}")
+        return self
+
+
+@settings
+class ResidualBounds:
+    """Bounds on the residual, from above without a skip and from below with one (Dong et al. 2021)."""
+
+    shapes: Annotated[tuple[tuple[Size, Size, Size], ...], Field(min_length=1)]  # (tokens n, width d, heads H)
+    inits: WeightInits  # weight inits
+    inputs: Annotated[tuple[Literal["mean", "iid"], ...], Field(min_length=1)]  # kinds of input tokens
+    runs: Size  # draws of weights and tokens
+    layers: Annotated[int, Field(ge=2)]  # of attention without a skip
+    skip_layers: Size  # of attention + skip
+    power_steps: Size  # towards the contraction of the whole branch
+    value_scales: Positives  # c of W_VO = -c I in the counter-example and in the fuzz around it
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for tokens, width, heads in self.shapes:
+            if width % heads or tokens < 2:
+                raise ValueError(
+                    f"shapes: ({tokens}, {width}, {heads}) needs at least 2 tokens and heads that divide the width"
+                )
+        return self
+
+
+@settings
 class EncoderDepth:
     """Encoders at random initialisation by depth, whole and with parts of every block cut out (Dong et al. 2021)."""
 
