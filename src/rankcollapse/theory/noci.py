@@ -10,7 +10,7 @@ fluctuations, one branch a P X W_V adds
 Uniform attention has S = O = 1/n: it adds m = (q + (n-1) p)/n, the mean token's second moment, to both, so that
 q - p stays and m grows by 1 + a^2. A linear MLP multiplies both by 1 + a^2; a ReLU MLP with He's weights does so with q
 and adds a^2 q kappa(p/q) to p. Normalisation after the sum divides q and p alike, so rho = p/q moves as without.
-In the symbols of ``theory.skips``, which has the residual's share r/(m + r): its m/r is ratio(rho) here. Dimensionless.
+``theory.skips`` has the same law for relF^2 = r/(m + r), whose m/r is ratio(rho) / (1 - 1/n) here. Dimensionless.
 """
 
 import numpy as np
