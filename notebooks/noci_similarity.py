@@ -93,9 +93,8 @@ axes.set_xticks(depths, map(str, depths))
 axes.legend(loc="upper left")
 
 axes = panel("entropy of softmax, no MLP", xlabel="layer", ylabel=r"$H/\ln n$", ylim=(-0.03, 1.05))
-without = mlps.index("none") if "none" in mlps else 0
 for (s, name), (o, norm) in product(enumerate(plain_names), enumerate(norms)):
-    ours(axes, depth[1:], entropy[o, without, s], color=f"C{s}", linestyle=LINES[norm])
+    ours(axes, depth[1:], entropy[o, 0, s], color=f"C{s}", linestyle=LINES[norm])
     for m, mlp in enumerate(mlps):
         label = {"mlp": mlp, "layer_norm": norm, "scale": name}
         page.record("entropy over ln n", entropy[o, m, s], **label, run=runs, layer=depth[1:])
@@ -103,7 +102,7 @@ for (s, name), (o, norm) in product(enumerate(plain_names), enumerate(norms)):
 axes = panel("distance from 1, no MLP", xlabel="layer", ylabel="1 - cosine", yscale="log", ylim=(1e-8, 2))
 for s, a in enumerate(scales):
     for k, style in enumerate(("-", (0, (1, 1)))):
-        far = 1 - cosine[k, 0, without, s].mean(0)
+        far = 1 - cosine[k, 0, 0, s].mean(0)
         label = f"$a$ = {names[s]}" if not k else None
         axes.plot(depth[far > 0], far[far > 0], color=f"C{s}", linestyle=style, label=label)
     axes.plot(depth, 1 - closed_form(a, layers, tokens), **THEORY | {"zorder": 4})

@@ -34,6 +34,7 @@ class Measurements:
     logit_gradient_norms: gap.LogitGradientNorms
     gap_scaling: gap.GapScaling
     noci_similarity: noci.NociSimilarity
+    noci_gradients: noci.NociGradients
 
 
 @settings
