@@ -21,8 +21,8 @@ def s17(
     ``typical`` and ``whole``, by network: median and root mean square of their gradients over those of the attended
     tokens' gradients. ``attended_share``: how many tokens are attended.
     """
-    if not unattended:
-        return Ruling(NOT_RUN, f"every token has more than {little:g} of some query's attention")
+    if not unattended or not attended_share:
+        return Ruling(NOT_RUN, f"{unattended} tokens are not attended, {attended_share:.0%} are: nothing to compare")
     measured = list(zip(networks, typical, whole, strict=True))
     found = (
         f"{unattended} tokens get at most {little:g} of any query's attention, {attended_share:.0%} of all more than "
