@@ -173,7 +173,7 @@ curves = {
 for title, (label, values, (low, high)) in curves.items():
     axes = panel(title, xlabel=r"$\beta$", ylabel=label, xscale="log", yscale="log")
     for i, value in enumerate(values.reshape(len(networks), -1)):
-        axes.plot(betas, value, color=f"C{i}", label=names[i])
+        axes.plot(betas, value, ".-", markersize=2, color=f"C{i}", label=names[i])
         page.record(title, value, network=names[i], beta=betas)
         if values is typical:
             axes.plot(betas, whole[i], color=f"C{i}", linestyle=(0, (1, 1)))
@@ -210,9 +210,9 @@ axes.legend(loc="upper left")
 # the logits vanishes there too.
 #
 # In total, gradients explode with depth once $\beta$ is above 1 or so: with skip, at 32 layers, by $10^7$ and more.
-# Without a skip they do so only around $\beta = 10$; when attention is one-hot throughout, tokens merge, and the total
-# is of order one again. What vanishes under entropy collapse is the gradient by most rows of the logits, not that of
-# tokens.
+# Without a skip they grow a few hundredfold, around $\beta = 10$; when attention is one-hot throughout, tokens merge,
+# and the total is near order one again. What vanishes under entropy collapse is the gradient by most rows of the
+# logits, not that of tokens.
 
 # %%
 page.judge(

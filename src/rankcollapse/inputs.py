@@ -43,6 +43,7 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("roberta_attention", lambda s: len(s.lengths) <= 3, "lengths: allowed: at most 3, the figure's columns"),
     ("noci_similarity", lambda s: s.mlps[0] == "none", "mlps: allowed: none first, with others or alone"),
     ("noci_similarity", lambda s: s.norms[0] == "none", "norms: allowed: none first, with post or alone"),
+    ("noci_gradients", lambda s: s.residual_decades >= 3, "residual_decades: allowed: 3 or more, to fit a slope"),
 )
 
 
