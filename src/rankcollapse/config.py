@@ -9,6 +9,8 @@ from pydantic import Field
 
 from rankcollapse.settings import dong, encoders, gap
 from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
+from rankcollapse.settings import dong, encoders, gap, noci
+from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
@@ -37,6 +39,8 @@ class Measurements:
     gradient_norms: gap.GradientNorms
     logit_gradient_norms: gap.LogitGradientNorms
     gap_scaling: gap.GapScaling
+    noci_similarity: noci.NociSimilarity
+    noci_gradients: noci.NociGradients
 
 
 @settings

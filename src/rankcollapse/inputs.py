@@ -48,6 +48,9 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("roberta_attention", lambda s: "text" in s.sources, "sources: allowed: text, with published or alone"),
     ("roberta_attention", lambda s: 0.02 in s.word_embedding_stds, "word_embedding_stds: allowed: 0.02 and others"),
     ("roberta_attention", lambda s: len(s.lengths) <= 3, "lengths: allowed: at most 3, the figure's columns"),
+    ("noci_similarity", lambda s: s.mlps[0] == "none", "mlps: allowed: none first, with others or alone"),
+    ("noci_similarity", lambda s: s.norms[0] == "none", "norms: allowed: none first, with post or alone"),
+    ("noci_gradients", lambda s: s.residual_decades >= 3, "residual_decades: allowed: 3 or more, to fit a slope"),
 )
 
 
