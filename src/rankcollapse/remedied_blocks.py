@@ -4,7 +4,7 @@ Every remedy is a row of numbers, so all networks run in the same few matrix pro
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,15 +28,12 @@ class Weights(NamedTuple):
     inner: Float[Tensor, "width hidden"]
     outer: Float[Tensor, "hidden width"]
 
-    @classmethod
-    def draw(cls, width: int, hidden: int, generator: Generator) -> Self:
-        """Draw them; E‖f(x)‖² = ‖x‖² for the MLP and for values times output."""
-        square = [normal1d(width, width, generator) for _ in range(4)]
-        return cls(*square, gaussian(width, hidden, generator, (2 / width) ** 0.5), normal1d(hidden, width, generator))
-
-    def to(self, device: torch.device) -> Self:
-        """Move them."""
-        return self._make(weight.to(device) for weight in self)
+    @staticmethod
+    def draw(width: int, hidden: int, generator: Generator, device: torch.device) -> "Weights":
+        """Draw them and move them; E‖f(x)‖² = ‖x‖² for the MLP and for values times output."""
+        weights = [normal1d(width, width, generator) for _ in range(4)]
+        weights += [gaussian(width, hidden, generator, (2 / width) ** 0.5), normal1d(hidden, width, generator)]
+        return Weights(*(weight.to(device) for weight in weights))
 
 
 class Networks(NamedTuple):
@@ -52,14 +49,14 @@ class Networks(NamedTuple):
     gain: Float[Tensor, "nets 1 1"]
     query_scale: Float[Tensor, "nets 1 1"]
 
-    @classmethod
-    def of(cls, remedies: Sequence[Remedy], logit_std: float, device: torch.device) -> Self:
+    @staticmethod
+    def of(remedies: Sequence[Remedy], logit_std: float, device: torch.device) -> "Networks":
         """Stack them; ``logit_std`` sigma is that of the logits of uncorrelated tokens of unit variance."""
 
         def column(values: list[float]) -> Tensor:
             return torch.tensor(values, dtype=torch.float64, device=device)[:, None, None]
 
-        return cls(
+        return Networks(
             pre=column([r.placement == "pre" for r in remedies]).bool(),
             post=column([r.placement == "post" for r in remedies]).bool(),
             centring=column([float(r.centred) for r in remedies]),
@@ -90,7 +87,7 @@ def logits(
 ) -> Float[Tensor, "nets tokens tokens"]:
     """Z = sigma g N(X s W_Q) N(X W_K)^T / sqrt(d), N the queries' and keys' RMSNorm (Dehghani et al. 2023) or nothing.
 
-    By Cauchy and Schwarz \\|Z_ij\\| <= sigma g sqrt(d) with the norm, whatever X, W_Q and W_K.
+    By Cauchy and Schwarz abs(Z_ij) <= sigma g sqrt(d) with the norm, whatever X, W_Q and W_K.
     """
     q, k = networks.query_scale * (seen @ queries), seen @ keys
     q, k = (torch.where(networks.query_norm, normalise(x), x) for x in (q, k))

@@ -56,7 +56,8 @@ def parts(blocks: int) -> dict[str, dict[str, Any]]:
 
 def remedy(name: str, blocks: int, **more: Any) -> Remedy:
     """Return the remedy of that name, ``more`` replacing single numbers; ValueError for an unknown part."""
-    known, chosen = parts(blocks), {}
+    known = parts(blocks)
+    chosen: dict[str, Any] = {}
     for part in name.split(" + "):
         if part not in known:
             raise ValueError(f"remedy {name!r}: part {part!r}: {allowed(part, known)}")

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, Ruling
 
 
-def s19(*, networks: Sequence[str], power: Sequence[float], without: float, most: float) -> Ruling:
-    """A norm before the branches keeps the second moment from growing exponentially; ``power``: by network."""
+def s19(*, networks: Sequence[str], power: Sequence[float], single: float, without: float, most: float) -> Ruling:
+    """A norm before the branches: no exponential growth; ``power``: median by network, ``single``: largest of a run."""
     found = ", ".join(f"{name} {value:.2f}" for name, value in zip(networks, power, strict=True))
-    found = f"largest power of the depth over its second half: {found}; without a norm {without:.0f}"
+    found = (
+        f"power of the depth over its second half: {found}; single runs to {single:.2f}; without a norm {without:.0f}"
+    )
     slow = [name for name, value in zip(networks, power, strict=True) if value <= most]
     if without <= most:
         return Ruling(FALSE, f"nothing to prevent: {found}")
@@ -39,8 +41,8 @@ def s20(
     found = (
         f"{', '.join(networks)}, W_Q up to {scales[-1]:g} times as large: with QK-norm logits grow at most "
         f"{max(map(max, growth)):.2g} times with depth and H/ln n is at least {min(map(min, entropy)):.2f}, without it "
-        f"{max(map(max, growth_without)):.2g} and {min(map(min, entropy_without)):.2g}; with the norm's own gain scaled "
-        f"so, {max(map(max, growth_with_gain)):.2g} and {min(map(min, entropy_with_gain)):.2g}; "
+        f"{max(map(max, growth_without)):.2g} and {min(map(min, entropy_without)):.2g}; with the norm's own gain "
+        f"scaled so, {max(map(max, growth_with_gain)):.2g} and {min(map(min, entropy_with_gain)):.2g}; "
         f"it changes the cosine at the end by at most {cosine_change:.2g}"
     )
     if not fine(growth, entropy):

@@ -80,7 +80,7 @@ def _factor(what: str) -> str:
 def _weights(settings: RemediesDepth, seed: int, run: int, device: torch.device) -> list[Weights]:
     width, hidden = settings.width, settings.mlp_ratio * settings.width
     draws = (generator(seed, NAME, "weights", run, layer) for layer in range(settings.blocks))
-    return [Weights.draw(width, hidden, draw).to(device) for draw in draws]
+    return [Weights.draw(width, hidden, draw, device) for draw in draws]
 
 
 def _add(table: Table, run: dict[str, Tensor]) -> None:

@@ -20,7 +20,7 @@ class RemediesDepth:
     tokens: Annotated[int, Field(ge=3)]  # n, tokens
     width: Size  # d, channels
     mlp_ratio: Size  # hidden channels of the MLP, in widths
-    blocks: Annotated[int, Field(ge=4)]  # L, blocks of two branches each
+    blocks: Annotated[int, Field(ge=4, le=200)]  # L, blocks of two branches; logits without a norm grow like 4^L
     runs: Size  # draws of weights and tokens
     logit_std: Positive  # sigma, the standard deviation of the logits of uncorrelated tokens
     remedies: Names  # sums of the parts that ``remedy.parts`` names
