@@ -154,7 +154,7 @@ for network, quantity, title in (
     (NO_SKIP, "rank_excess", "no skip, whole blocks"),
 ):
     look = {
-        "cosine": {"ylabel": "mean cosine", "ylim": (-0.05, 1.05)},
+        "cosine": {"ylabel": "mean cosine", "ylim": (-0.2, 1.05)},
         "rank_excess": {"ylabel": r"$\mathrm{sr}(X)-1$", "yscale": "log"},
         "log10_moment": {"ylabel": r"$\log_{10}\,\mathrm{E}\|x_i\|^2/d$"},
     }[quantity]
@@ -200,8 +200,8 @@ page.record("first layer that overflows, 0 for none", overflow, kind=kinds, reme
 # DeepNorm. DeepNorm enlarges the skip, $\alpha = 3.76$ at a hundred blocks, has LayerNorm after the sum, and starts
 # with branches at $\beta^2 = .035$: its branch is .0094 of its skip where the other's is .071, and the cosine stays at
 # .003. Take the init away and keep $\alpha$, and it is .996: the init does it, not the enlarged skip. The gradients of
-# first and last block are within 10 % of each other in DeepNorm, within a factor of about 2 with scaled branches, and differ by
-# up to two decades in post-LN.
+# first and last block are within 10 % of each other in DeepNorm, within a factor of about 2 with scaled branches, and
+# differ by up to two decades in post-LN.
 #
 # **Other attention.** Centred, differential, ReLU and windowed attention make tokens less alike in pre-LN (cosine .6
 # to .7), sigmoid and causal attention hardly. Without a norm ReLU attention, whose rows grow with the tokens,

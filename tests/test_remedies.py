@@ -265,7 +265,6 @@ def test_overflow_is_named_by_its_layer():
     ("change", "words"),
     [
         ({"remedies": ("none", "magic")}, "magic"),
-        ({"remedies": ("pre-LN",)}, "none"),
         ({"swept": ("QK-norm",)}, "without QK-norm"),
         ({"scales": (2.0, 3.0)}, "from 1"),
         ({"window": 6}, "less than tokens"),

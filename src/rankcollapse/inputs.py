@@ -41,6 +41,11 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("roberta_attention", lambda s: "text" in s.sources, "sources: allowed: text, with published or alone"),
     ("roberta_attention", lambda s: 0.02 in s.word_embedding_stds, "word_embedding_stds: allowed: 0.02 and others"),
     ("roberta_attention", lambda s: len(s.lengths) <= 3, "lengths: allowed: at most 3, the figure's columns"),
+    (
+        "remedies_depth",
+        lambda s: {"none", "pre-LN", "DeepNorm", "1/sqrt(2L)"} <= {*s.remedies},
+        "remedies: allowed: none, pre-LN, DeepNorm, 1/sqrt(2L), with others or alone",
+    ),
 )
 
 

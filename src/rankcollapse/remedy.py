@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from rankcollapse.validation import allowed
 
-NONE = "none"
-
 
 @dataclass(frozen=True)
 class Remedy:
@@ -41,7 +39,7 @@ def parts(blocks: int) -> dict[str, dict[str, Any]]:
     """
     alpha, beta = deepnorm_scales(blocks)
     return {
-        NONE: {},
+        "none": {},
         "pre-LN": {"placement": "pre"},
         "post-LN": {"placement": "post"},
         "RMSNorm": {"placement": "pre", "centred": False},

@@ -40,9 +40,9 @@ def s20(
 
     found = (
         f"{', '.join(networks)}, W_Q up to {scales[-1]:g} times as large: with QK-norm logits grow at most "
-        f"{max(map(max, growth)):.2g} times with depth and H/ln n is at least {min(map(min, entropy)):.2f}, without it "
+        f"{max(map(max, growth)):.2f} times with depth and H/ln n is at least {min(map(min, entropy)):.2f}, without it "
         f"{max(map(max, growth_without)):.2g} and {min(map(min, entropy_without)):.2g}; with the norm's own gain "
-        f"scaled so, {max(map(max, growth_with_gain)):.2g} and {min(map(min, entropy_with_gain)):.2g}; "
+        f"scaled so, {max(map(max, growth_with_gain)):.2f} and {min(map(min, entropy_with_gain)):.2g}; "
         f"it changes the cosine at the end by at most {cosine_change:.2g}"
     )
     if not fine(growth, entropy):

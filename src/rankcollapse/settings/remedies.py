@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rankcollapse.remedy import NONE, parts
+from rankcollapse.remedy import parts
 from rankcollapse.settings.types import Names, Positive, Positives, Size, settings
 
 Kinds = Annotated[
@@ -37,8 +37,6 @@ class RemediesDepth:
             for name in getattr(self, field):
                 if unknown := [part for part in name.split(" + ") if part not in known]:
                     raise ValueError(f"{field}: {name!r} has {unknown[0]!r}; allowed: sums of {', '.join(known)}")
-        if NONE not in self.remedies:
-            raise ValueError(f"remedies: allowed: {NONE!r} and others, which are compared with it")
         if any("QK-norm" in name for name in self.swept):
             raise ValueError("swept: allowed: remedies without QK-norm, which the sweep puts in itself")
         if self.scales[0] != 1:
