@@ -10,6 +10,7 @@ from pydantic import Field
 from rankcollapse.settings import dong, encoders, gap
 from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
 from rankcollapse.settings import dong, encoders, gap, noci
+from rankcollapse.settings import dong, encoders, gap, remedies
 from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
@@ -41,6 +42,7 @@ class Measurements:
     gap_scaling: gap.GapScaling
     noci_similarity: noci.NociSimilarity
     noci_gradients: noci.NociGradients
+    remedies_depth: remedies.RemediesDepth
 
 
 @settings

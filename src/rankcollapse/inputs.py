@@ -51,6 +51,11 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("noci_similarity", lambda s: s.mlps[0] == "none", "mlps: allowed: none first, with others or alone"),
     ("noci_similarity", lambda s: s.norms[0] == "none", "norms: allowed: none first, with post or alone"),
     ("noci_gradients", lambda s: s.residual_decades >= 3, "residual_decades: allowed: 3 or more, to fit a slope"),
+    (
+        "remedies_depth",
+        lambda s: {"none", "pre-LN", "DeepNorm", "1/sqrt(2L)"} <= {*s.remedies},
+        "remedies: allowed: none, pre-LN, DeepNorm, 1/sqrt(2L), with others or alone",
+    ),
 )
 
 
