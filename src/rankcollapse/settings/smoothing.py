@@ -1,0 +1,46 @@
+"""Settings of over-smoothing: graphs, and vision transformers."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rankcollapse.settings.types import Positive, Positives, Size, Sizes, settings
+
+GraphName = Literal["karate club", "Erdos-Renyi", "Les Miserables", "grid", "block model"]
+GraphModel = Literal["gcn", "gcn_symmetric", "gat", "transformer"]
+Probability = Annotated[float, Field(gt=0, le=1)]
+
+
+@settings
+class GraphSmoothing:
+    """Graph networks and dense attention by depth on five graphs, with one remedy at a time (over-smoothing)."""
+
+    graphs: Annotated[tuple[GraphName, ...], Field(min_length=1)]  # the graphs
+    random_nodes: Annotated[int, Field(ge=4)]  # nodes of the Erdos-Renyi graph
+    edge_probability: Probability  # of each of its pairs
+    grid_side: Annotated[int, Field(ge=3)]  # the grid has its square of nodes
+    blocks: Annotated[int, Field(ge=2)]  # blocks of the stochastic block model
+    block_nodes: Annotated[int, Field(ge=3)]  # nodes of each
+    inside: Probability  # probability of an edge within a block
+    between: Probability  # and between two
+    width: Size  # d, channels
+    layers: Annotated[int, Field(ge=4)]  # L
+    runs: Size  # draws of features and weights
+    gains: Positives  # factors of the attention logits, for attention without remedies; 1 must be one
+    encodings: Annotated[int, Field(ge=1, le=8)]  # Laplacian eigenvectors added to the features
+    distance_slope: Positive  # logit lost per edge of distance
+    scaled_depths: Sizes  # depths of networks with skip whose branches are divided by the root of the depth
+    shown_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]  # drawn on the first graph
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if 1 not in self.gains:
+            raise ValueError(f"gains: {self.gains}; 1 must be one of them")
+        missing = {self.layers, self.layers // 2} - set(self.scaled_depths)
+        if missing:
+            raise ValueError(f"scaled_depths: {self.scaled_depths}; layers and its half, {sorted(missing)}, are missing")
+        if max(self.shown_layers) > self.layers:
+            raise ValueError(f"shown_layers: {max(self.shown_layers)}; at most layers = {self.layers}")
+        if self.encodings >= min(self.random_nodes, self.grid_side**2, self.blocks * self.block_nodes):
+            raise ValueError(f"encodings: {self.encodings}; fewer than the nodes of every graph")
+        return self
