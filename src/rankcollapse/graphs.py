@@ -7,7 +7,7 @@ where tokens no longer differ. D^{-1/2} K D^{-1/2} = D^{1/2} P D^{-1/2} has the 
 
 from collections.abc import Callable
 
-import networkx
+import networkx  # type: ignore[import-untyped]
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, Ruling
 
+SMALLEST = 1e-100  # shares are told no smaller
+
 
 def s23(
     *,
@@ -39,6 +41,10 @@ def s23(
     return Ruling(FALSE, found)
 
 
+def _share(value: float) -> str:
+    return f"{value:.2g}" if value > SMALLEST else f"below {SMALLEST:g}"
+
+
 def s24(
     *,
     kinds: Mapping[str, Sequence[str]],
@@ -55,9 +61,9 @@ def s24(
     """
     prevents = {form for form, share in kept_share.items() if share >= kept and late_share[form] >= still}
     found = "smallest share of the initial relative residual at the end (and of that at half the depth): " + ", ".join(
-        f"{form} {share:.2g} ({late_share[form]:.2g})" for form, share in kept_share.items()
+        f"{form} {_share(share)} ({_share(late_share[form])})" for form, share in kept_share.items()
     )
-    times = "layers to smooth, times those without a remedy: " + ", ".join(
+    times = "layers to smooth, times those without a remedy (never: one more than the depth): " + ", ".join(
         f"{form} {ratio:.2f}" for form, ratio in layers_ratio.items()
     )
     without = [kind for kind, forms in kinds.items() if not prevents & set(forms)]
@@ -65,5 +71,8 @@ def s24(
         return Ruling(HOLDS, f"{found}; {times}")
     who = f"{', '.join(sorted(prevents))} prevent it" if len(prevents) > 1 else f"{next(iter(prevents), 'none')} does"
     if without:
-        return Ruling(FALSE, f"no form of {', '.join(without)} prevents it, {who}; {found}; {times}")
+        return Ruling(
+            FALSE,
+            f"no form of {', '.join(without)} prevents it for every network on every graph, {who}; {found}; {times}",
+        )
     return Ruling(CONDITION, f"only {who}; {found}; {times}")

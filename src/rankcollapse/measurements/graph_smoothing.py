@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from typing import get_args
 
-import networkx
+import networkx  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
@@ -74,14 +74,14 @@ def measure(settings: GraphSmoothing, *, device: torch.device, seed: int, track:
     Models ``MODELS``, remedies ``REMEDIES``, each alone; layers 0..L; residuals are ||X - s x^T||_F / ||X||_F with each
     network's own limit s x^T and the graph's own nodes only.
 
-    - ``log10_relative``, ``log10_dirichlet`` [model, remedy, graph, run, layer]: log10 of the relative residual, and of the
-      Dirichlet energy over the edges relative to ||X||_F^2.
+    - ``log10_relative``, ``log10_dirichlet`` [model, remedy, graph, run, layer]: log10 of the relative residual, and of
+      the Dirichlet energy over the edges relative to ||X||_F^2.
     - ``log10_by_gain`` [gain, model, graph, run, layer]: the residual of GAT and transformer, without remedy.
     - ``log10_scaled`` [depth, model, graph, run]: at the end of scaled-skip networks of each depth.
     - ``second_modulus`` [model, remedy, graph]: |lambda_2| of the averaging where logits vanish.
     - ``nodes``, ``edge_count``, ``diameter`` [graph].
-    - ``similarity`` [model, shown layer, node], ``positions`` [node, 2], ``edges`` [edge, 2]: the first graph, run 0, bare:
-      cosine of every node to node 0.
+    - ``similarity`` [model, shown layer, node], ``positions`` [node, 2], ``edges`` [edge, 2]: on the first graph, in
+      run 0 without remedy, the cosine of a node's token to that of node 0; where nodes are drawn, and their edges.
 
     Raises FloatingPointError, naming the place, when a value is not finite.
     """
@@ -89,7 +89,9 @@ def measure(settings: GraphSmoothing, *, device: torch.device, seed: int, track:
     last = (settings.runs, settings.layers + 1)
     results = {name: torch.zeros(*grid, *last, dtype=torch.float64) for name in ("log10_relative", "log10_dirichlet")}
     results["log10_by_gain"] = torch.zeros(len(settings.gains), len(ATTENTIVE), grid[2], *last, dtype=torch.float64)
-    results["log10_scaled"] = torch.zeros(len(settings.scaled_depths), len(MODELS), grid[2], last[0], dtype=torch.float64)
+    results["log10_scaled"] = torch.zeros(
+        len(settings.scaled_depths), len(MODELS), grid[2], last[0], dtype=torch.float64
+    )
     results["second_modulus"] = torch.zeros(grid, dtype=torch.float64)
     results |= {name: torch.zeros(grid[2], dtype=torch.int64) for name in ("nodes", "edge_count", "diameter")}
     for place, name in enumerate(track(settings.graphs, NAME, grid[2])):
@@ -111,12 +113,18 @@ def _graph(settings: GraphSmoothing, name: str, rng: torch.Generator) -> network
         case "Les Miserables":
             return networkx.convert_node_labels_to_integers(networkx.les_miserables_graph())
         case "grid":
-            return networkx.convert_node_labels_to_integers(networkx.grid_2d_graph(settings.grid_side, settings.grid_side))
+            return networkx.convert_node_labels_to_integers(
+                networkx.grid_2d_graph(settings.grid_side, settings.grid_side)
+            )
         case "Erdos-Renyi":
             draw = partial(networkx.gnp_random_graph, settings.random_nodes, settings.edge_probability)
         case _:
             draw = partial(
-                networkx.planted_partition_graph, settings.blocks, settings.block_nodes, settings.inside, settings.between
+                networkx.planted_partition_graph,
+                settings.blocks,
+                settings.block_nodes,
+                settings.inside,
+                settings.between,
             )
     return connected(draw, rng)
 

@@ -38,7 +38,9 @@ class GraphSmoothing:
             raise ValueError(f"gains: {self.gains}; 1 must be one of them")
         missing = {self.layers, self.layers // 2} - set(self.scaled_depths)
         if missing:
-            raise ValueError(f"scaled_depths: {self.scaled_depths}; layers and its half, {sorted(missing)}, are missing")
+            raise ValueError(
+                f"scaled_depths: {self.scaled_depths}; layers and its half, {sorted(missing)}, are missing"
+            )
         if max(self.shown_layers) > self.layers:
             raise ValueError(f"shown_layers: {max(self.shown_layers)}; at most layers = {self.layers}")
         if self.encodings >= min(self.random_nodes, self.grid_side**2, self.blocks * self.block_nodes):
