@@ -34,6 +34,7 @@ class Measurements:
     logit_gradient_norms: gap.LogitGradientNorms
     gap_scaling: gap.GapScaling
     graph_smoothing: smoothing.GraphSmoothing
+    vision_patches: smoothing.VisionPatches
 
 
 @settings

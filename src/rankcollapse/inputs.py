@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankcollapse.architectures import check_architecture
+from rankcollapse.checkpoints import check_checkpoint
 from rankcollapse.config import Measurements, input_files
 from rankcollapse.settings.dong import EncoderDepth
 from rankcollapse.settings.encoders import Gpt2Attention, RobertaAttention, RobertaRank, TinybertWidth
@@ -85,4 +86,5 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,
     "roberta_rank": _roberta_rank,
+    "vision_patches": lambda settings: check_checkpoint(settings.checkpoint) if settings.checkpoint else None,
 }

@@ -46,3 +46,41 @@ class GraphSmoothing:
         if self.encodings >= min(self.random_nodes, self.grid_side**2, self.blocks * self.block_nodes):
             raise ValueError(f"encodings: {self.encodings}; fewer than the nodes of every graph")
         return self
+
+
+VisionInit = Literal["timm", "xavier"]
+VisionBlock = Literal["pre-LN", "post-LN", "no LN", "no skip", "scaled"]
+
+
+@settings
+class VisionPatches:
+    """Vision transformers by depth on real pictures: how alike their patches become (over-smoothing)."""
+
+    widths: Sizes  # d of each size of ViT; 192 is ViT-Ti, 384 ViT-S
+    head_width: Size  # channels of a head; must divide every width
+    mlp_ratio: Size  # hidden channels of the MLP, in widths
+    layers: Annotated[int, Field(ge=2)]  # L
+    picture_size: Size  # pixels of a crop's side, after resizing
+    patch: Size  # pixels of a patch's side; must divide picture_size
+    runs: Size  # draws of weights, each with a crop of each picture
+    inits: Annotated[tuple[VisionInit, ...], Field(min_length=1)]  # weight inits of embedding and blocks
+    blocks: Annotated[tuple[VisionBlock, ...], Field(min_length=1)]  # kinds of block
+    scaled_depths: Sizes  # depths of the scaled blocks, whose branches are divided by sqrt(2 depth)
+    position_std: Positive  # standard deviation of the position embeddings and the class token
+    marked_patch: Annotated[int, Field(ge=0)]  # the one that others are compared with, counted along rows
+    shown_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]  # drawn on the pictures
+    checkpoint: str  # a trained ViT, a local folder or a name on the Hugging Face hub; empty: none
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if odd := [width for width in self.widths if width % self.head_width]:
+            raise ValueError(f"widths: {odd[0]}; must be a multiple of head_width = {self.head_width}")
+        if self.picture_size % self.patch or self.picture_size < 2 * self.patch:
+            raise ValueError(f"picture_size: {self.picture_size}; must be a multiple of patch = {self.patch}, not the first")
+        if self.marked_patch >= (self.picture_size // self.patch) ** 2:
+            raise ValueError(f"marked_patch: {self.marked_patch}; below the number of patches")
+        if self.layers not in self.scaled_depths or max(self.scaled_depths) > self.layers:
+            raise ValueError(f"scaled_depths: {self.scaled_depths}; layers = {self.layers} must be the largest")
+        if max(self.shown_layers) > self.layers:
+            raise ValueError(f"shown_layers: {max(self.shown_layers)}; at most layers = {self.layers}")
+        return self
