@@ -1,4 +1,4 @@
-"""Graphs and the networks over them: by hand, against networkx and numpy, against theory; the measurement and judges."""
+"""Graphs and the networks over them: by hand, against networkx and numpy, against theory; measurement, judges."""
 
 import math
 

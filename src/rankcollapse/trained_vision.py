@@ -45,7 +45,7 @@ def hidden_patches(
 ) -> list[Float[Tensor, "pictures patches width"]]:
     """Return the patch tokens after the embedding and after each block, before the last LayerNorm.
 
-    Pictures are resized to the model's own size and normalised as its preprocessor says, from -1 to 1 where it has none.
+    Pictures are resized to the model's own size and normalised as its preprocessor says; to [-1, 1] if it has none.
     """
     mean, std = _normalisation(model.name_or_path)
     pictures, size = normalised(pixels, mean, std).float(), model.config.image_size

@@ -66,6 +66,7 @@ class VisionPatches:
     inits: Annotated[tuple[VisionInit, ...], Field(min_length=1)]  # weight inits of embedding and blocks
     blocks: Annotated[tuple[VisionBlock, ...], Field(min_length=1)]  # kinds of block
     scaled_depths: Sizes  # depths of the scaled blocks, whose branches are divided by sqrt(2 depth)
+    input_scales: Positives  # factors of the pictures, for pre-LN in the first size; 1 must be one
     position_std: Positive  # standard deviation of the position embeddings and the class token
     marked_patch: Annotated[int, Field(ge=0)]  # the one that others are compared with, counted along rows
     shown_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]  # drawn on the pictures
@@ -76,9 +77,13 @@ class VisionPatches:
         if odd := [width for width in self.widths if width % self.head_width]:
             raise ValueError(f"widths: {odd[0]}; must be a multiple of head_width = {self.head_width}")
         if self.picture_size % self.patch or self.picture_size < 2 * self.patch:
-            raise ValueError(f"picture_size: {self.picture_size}; must be a multiple of patch = {self.patch}, not the first")
+            raise ValueError(
+                f"picture_size: {self.picture_size}; must be a multiple of patch = {self.patch}, not the first"
+            )
         if self.marked_patch >= (self.picture_size // self.patch) ** 2:
             raise ValueError(f"marked_patch: {self.marked_patch}; below the number of patches")
+        if 1 not in self.input_scales:
+            raise ValueError(f"input_scales: {self.input_scales}; 1 must be one of them")
         if self.layers not in self.scaled_depths or max(self.scaled_depths) > self.layers:
             raise ValueError(f"scaled_depths: {self.scaled_depths}; layers = {self.layers} must be the largest")
         if max(self.shown_layers) > self.layers:
