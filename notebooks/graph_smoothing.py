@@ -211,9 +211,9 @@ picture.legend(handles, names, loc="outside lower center", ncols=len(REMEDIES), 
 # Dense attention is faster on every graph and in every run: one to two layers to a hundredth of the initial
 # residual, where GCN and GAT take eight to more than 64. Logits up to 16 times as large, nearly one-hot attention,
 # cost it three layers more. What the graph networks do is known in advance: all three fall like $|\lambda_2|^l$,
-# since a softmax over neighbours becomes uniform as well once tokens are alike. Between dense tokens nothing keeps
-# the attention away from uniform, whose $\lambda_2$ is zero, so their residual is cubed in every layer. With a
-# plain skip the order stays, only the rates are closer.
+# since a softmax over neighbours becomes uniform as well once tokens are alike. Dense attention becomes uniform
+# over all nodes, whose $\lambda_2$ is zero, so its residual is cubed in every layer. With a plain skip it falls
+# singly exponentially like the others, by $\sqrt 2$ a layer, and still first.
 #
 # Of the remedies, one prevents. A virtual node joins all nodes in two steps and so *widens* the gap: graph networks
 # smooth in fewer layers with it, and dense attention, which sees every node already, does not notice. Laplacian

@@ -269,13 +269,14 @@ def test_settings_that_do_not_fit_are_refused(change, words):
 @pytest.mark.parametrize(
     ("end", "trained", "verdict", "words"),
     [
-        ([0.95, 0.99], [], HOLDS, "no trained weights were available: not run for those"),
-        ([0.95, 0.5], [], CONDITION, "only with a at initialisation"),
-        ([0.2, 0.5], [], FALSE, "a 0.10 to 0.20"),
-        ([0.95, 0.99], [0.1, 0.95], HOLDS, "the trained checkpoint 0.10 to 0.95"),
-        ([0.95, 0.99], [0.1, 0.5], CONDITION, "the trained checkpoint 0.10 to 0.50"),
-        ([0.2, 0.5], [0.1, 0.95], CONDITION, "only with the trained checkpoint"),
-        ([0.2, 0.5], [0.1, 0.5], FALSE, "b 0.10 to 0.50"),
+        ([0.95, 0.99], [], HOLDS, "a 0.95, b 0.99: mean cosine"),
+        ([0.95, 0.5], [], CONDITION, "only with a 0.95; not with b 0.50"),
+        ([0.2, 0.5], [], FALSE, "not with a 0.20, b 0.50"),
+        ([0.95, 0.99], [0.1, 0.95], HOLDS, "the trained checkpoint 0.95"),
+        ([0.95, 0.99], [0.1, 0.5], CONDITION, "not with the trained checkpoint 0.50"),
+        ([0.2, 0.5], [0.2, 0.95], CONDITION, "only with the trained checkpoint 0.95"),
+        ([0.2, 0.5], [0.1, 0.5], FALSE, "from 0.10 to 0.10 after the embedding"),
+        ([0.95, 0.95], [0.96, 0.95], CONDITION, "not with the trained checkpoint 0.95"),
     ],
 )
 def test_s22(end, trained, verdict, words):

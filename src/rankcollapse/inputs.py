@@ -42,6 +42,8 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("roberta_attention", lambda s: "text" in s.sources, "sources: allowed: text, with published or alone"),
     ("roberta_attention", lambda s: 0.02 in s.word_embedding_stds, "word_embedding_stds: allowed: 0.02 and others"),
     ("roberta_attention", lambda s: len(s.lengths) <= 3, "lengths: allowed: at most 3, the figure's columns"),
+    ("vision_patches", lambda s: "pre-LN" in s.blocks, "blocks: allowed: pre-LN, with others or alone"),
+    ("vision_patches", lambda s: len(s.widths) <= 2, "widths: allowed: at most 2, the figure's columns"),
 )
 
 

@@ -34,9 +34,9 @@ def draw_weights(width: int, heads: int, mlp_ratio: int, init: str, rng: Generat
     def matrix(fan_in: int, fan_out: int) -> Tensor:
         return INITS[init](fan_in, fan_out, rng).float().to(device)
 
-    square = [matrix(width, width) for _ in range(4)]
+    query, key, value, output = (matrix(width, width) for _ in range(4))
     mlp = Mlp(matrix(width, mlp_ratio * width), matrix(mlp_ratio * width, width), "gelu")
-    return Weights(Attention(*square, heads), mlp)
+    return Weights(Attention(query, key, value, output, heads), mlp)
 
 
 def embed(

@@ -19,17 +19,22 @@ def s22(
     Mean patch cosine after the embedding and after the last layer, by configuration at random initialisation; of a
     trained checkpoint by layer, or nothing where there was none.
     """
-    names, spans = list(configurations), list(zip(start, end, strict=True))
+    cases = list(zip(configurations, start, end, strict=True))
     if trained:
-        names, spans = [*names, "the trained checkpoint"], [*spans, (trained[0], trained[-1])]
-    becoming = [name for name, (first, last) in zip(names, spans, strict=True) if last >= alike and last > first]
-    found = f"mean cosine of two patches after the embedding and after the last layer ({layers} at initialisation): "
-    found += ", ".join(f"{name} {first:.2f} to {last:.2f}" for name, (first, last) in zip(names, spans, strict=True))
-    if not trained:
-        found += f"; no trained weights were available: {NOT_RUN} for those"
-    if len(becoming) == len(names):
-        return Ruling(HOLDS, found)
+        cases.append(("the trained checkpoint", trained[0], trained[-1]))
+    becoming = [case for case in cases if case[2] >= alike and case[2] > case[1]]
+    others = [case for case in cases if case not in becoming]
+    firsts = [first for _, first, _ in cases]
+    about = f"mean cosine of two patches after the last layer ({layers} at initialisation), from {min(firsts):.2f}"
+    about += f" to {max(firsts):.2f} after the embedding" + (
+        "" if trained else f"; trained weights: {NOT_RUN}, none here"
+    )
+    if not others:
+        return Ruling(HOLDS, f"{_told(becoming)}: {about}")
     if becoming:
-        where = "" if becoming == names[-1:] and trained else " at initialisation"
-        return Ruling(CONDITION, f"only with {', '.join(becoming)}{where}; {found}")
-    return Ruling(FALSE, found)
+        return Ruling(CONDITION, f"only with {_told(becoming)}; not with {_told(others)}: {about}")
+    return Ruling(FALSE, f"not with {_told(others)}: {about}")
+
+
+def _told(cases: Sequence[tuple[str, float, float]]) -> str:
+    return ", ".join(f"{name} {last:.2f}" for name, _, last in cases)

@@ -40,7 +40,7 @@ def measure(settings: VisionPatches, *, device: torch.device, seed: int, track: 
     - ``cosine``, ``relative`` [size, init, block, run, picture, layer 0..L]: mean cosine of two patches, and
       ||R||_F / ||X||_F, of the residual stream as a block leaves it; ``scaled`` is for depth L.
     - ``scaled_cosine`` [depth, size, init, run, picture]: after the last layer of scaled networks of each depth.
-    - ``input_cosine`` [scale, init, run, picture]: after the last pre-LN block, first size, pictures multiplied by scale.
+    - ``input_cosine`` [scale, init, run, picture]: after the last pre-LN block, first size, pictures times the scale.
     - ``similarity`` [init, block, picture, shown layer, patch]: cosine to the marked patch, last size, run 0.
     - ``pixels`` [run, picture, row, column, colour]: the crops, uint8.
     - with a checkpoint, ``trained_cosine``, ``trained_relative`` [run, picture, layer] and ``trained_similarity``
