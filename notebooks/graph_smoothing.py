@@ -218,7 +218,7 @@ picture.legend(handles, names, loc="outside lower center", ncols=len(REMEDIES), 
 # Of the remedies, one prevents. A virtual node joins all nodes in two steps and so *widens* the gap: graph networks
 # smooth in fewer layers with it, and dense attention, which sees every node already, does not notice. Laplacian
 # encodings of the features delay dense attention by about a layer and slow the graph networks by the share of slow
-# modes they add; nothing keeps them there. Put back in every layer they do hold up both GCNs, while in dense
+# modes they add; nothing keeps them there. Put back in every layer they do hold up both GCNs, while in GAT and dense
 # attention the mean token goes on growing beside them. A distance bias makes attention a fixed walk on the graph as
 # tokens become alike, so its fall is singly exponential again, slow where the diameter is large. Only branches
 # divided by $\sqrt L$ leave the residual where it was, on every graph, at every depth from 16 to 128.
