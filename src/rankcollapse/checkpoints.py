@@ -1,4 +1,4 @@
-"""Trained encoders by name: where their files lie, and whether they can be read. Torch-free, for the workflow's start.
+"""Trained models by name: where their files lie, and whether they can be read. Torch-free, for the workflow's start.
 
 A name is a folder, or a model on the hub; of those only the ones the user named are asked for, after a look into the
 local cache. Only safetensors files are read, and no code that comes with a checkpoint is run.
@@ -13,7 +13,8 @@ from rankcollapse.architectures import positions
 from rankcollapse.tokens import Part, installed
 from rankcollapse.validation import ConfigError
 
-KNOWN = ("albert", "bert", "roberta", "xlnet")  # the architectures whose blocks can be cut apart
+KNOWN = ("albert", "bert", "roberta", "xlnet")  # of text: the architectures whose blocks can be cut apart
+VISION = ("vit", "deit", "dinov2")  # of pictures: their patch tokens come last, along rows
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # configuration, tokenizer, weights
 PATIENCE = 10  # seconds for an answer of the hub
@@ -39,9 +40,10 @@ def minilm() -> Path:
     return installed(MINILM).parent
 
 
-def check_checkpoint(name: str, tokens: int) -> None:
+def check_checkpoint(name: str, tokens: int | None) -> None:
     """Raise ``CheckpointError`` unless ``name`` is a trained encoder that can be read and takes ``tokens`` tokens.
 
+    ``tokens`` is None for a vision transformer, which has no tokenizer and resizes what it reads.
     Of one that would have to be fetched only the hub's list of its files is asked for.
     """
     folder = local_folder(name)
@@ -54,11 +56,11 @@ def check_checkpoint(name: str, tokens: int) -> None:
         found = HfApi().model_info(name, timeout=PATIENCE)
     except Exception as error:  # of the hub's own, of the network's and of the system's families
         raise CheckpointError(f"{_unreachable(name)} ({first_line(error)})") from None
-    _check_kind(name, (found.config or {}).get("model_type"))
-    _check_files(name, [file.rfilename for file in found.siblings or ()])
+    _check_kind(name, (found.config or {}).get("model_type"), tokens)
+    _check_files(name, [file.rfilename for file in found.siblings or ()], tokens)
 
 
-def fetch(name: str, tokens: int) -> Path:
+def fetch(name: str, tokens: int | None) -> Path:
     """Return the folder of a trained encoder, fetched from the hub where it is not here yet.
 
     Raises ``CheckpointError`` as ``check_checkpoint``.
@@ -90,13 +92,13 @@ def local_folder(name: str) -> Path | None:
     return paths[0].parent if len(paths) == len(found) else None
 
 
-def check_folder(name: str, folder: Path, tokens: int) -> None:
-    """Raise ``CheckpointError`` unless ``folder`` holds an encoder of a known kind with whole safetensors files."""
+def check_folder(name: str, folder: Path, tokens: int | None) -> None:
+    """Raise ``CheckpointError`` unless ``folder`` holds a model of a known kind with whole safetensors files."""
     from safetensors import SafetensorError, safe_open
 
     keys = _configuration(name, folder)
-    _check_kind(name, keys.get("model_type"))
-    _check_files(name, [path.name for path in folder.iterdir()])
+    _check_kind(name, keys.get("model_type"), tokens)
+    _check_files(name, [path.name for path in folder.iterdir()], tokens)
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="numpy"):
@@ -104,6 +106,8 @@ def check_folder(name: str, folder: Path, tokens: int) -> None:
         except (SafetensorError, OSError) as error:
             reason = first_line(error)
             raise CheckpointError(f"model {name!r}: {path}: truncated or not a safetensors file ({reason})") from None
+    if tokens is None:
+        return
     try:
         most = positions(keys)
     except KeyError as error:
@@ -122,13 +126,14 @@ def _configuration(name: str, folder: Path) -> dict[str, Any]:
     return keys
 
 
-def _check_kind(name: str, kind: Any) -> None:
-    if kind not in KNOWN:
-        raise CheckpointError(f"model {name!r}: no surgery for the architecture {kind!r}; allowed: {', '.join(KNOWN)}")
+def _check_kind(name: str, kind: Any, tokens: int | None) -> None:
+    known, use = (VISION, "patches") if tokens is None else (KNOWN, "surgery")
+    if kind not in known:
+        raise CheckpointError(f"model {name!r}: no {use} for the architecture {kind!r}; allowed: {', '.join(known)}")
 
 
-def _check_files(name: str, files: Collection[str]) -> None:
-    if not set(TOKENIZERS) & set(files):  # the library would then make one that knows no word
+def _check_files(name: str, files: Collection[str], tokens: int | None) -> None:
+    if tokens is not None and not set(TOKENIZERS) & set(files):  # the library would then make one that knows no word
         raise CheckpointError(f"model {name!r} has no tokenizer; allowed: one of {', '.join(TOKENIZERS)}")
     if any(file.endswith(".safetensors") for file in files):
         return

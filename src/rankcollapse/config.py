@@ -7,11 +7,8 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field
 
-from rankcollapse.settings import dong, encoders, gap
+from rankcollapse.settings import dong, encoders, gap, noci, remedies, smoothing
 from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
-from rankcollapse.settings import dong, encoders, gap, noci
-from rankcollapse.settings import dong, encoders, gap, remedies
-from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
@@ -43,6 +40,8 @@ class Measurements:
     noci_similarity: noci.NociSimilarity
     noci_gradients: noci.NociGradients
     remedies_depth: remedies.RemediesDepth
+    graph_smoothing: smoothing.GraphSmoothing
+    vision_patches: smoothing.VisionPatches
 
 
 @settings

@@ -56,6 +56,8 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda s: {"none", "pre-LN", "DeepNorm", "1/sqrt(2L)"} <= {*s.remedies},
         "remedies: allowed: none, pre-LN, DeepNorm, 1/sqrt(2L), with others or alone",
     ),
+    ("vision_patches", lambda s: "pre-LN" in s.blocks, "blocks: allowed: pre-LN, with others or alone"),
+    ("vision_patches", lambda s: len(s.widths) <= 2, "widths: allowed: at most 2, the figure's columns"),
 )
 
 
@@ -114,4 +116,5 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "tinybert_width": _tinybert_width,
     "gpt2_attention": _gpt2_attention,
     "roberta_rank": _roberta_rank,
+    "vision_patches": lambda settings: check_checkpoint(settings.checkpoint, None) if settings.checkpoint else None,
 }

@@ -31,6 +31,7 @@ class Part(NamedTuple):
     package: str  # import name of the package that holds it
     path: str  # below the package's folder
     sha256: str
+    project: str = ""  # what pip calls the package where that is not its import name
 
 
 class Frame(NamedTuple):
@@ -64,7 +65,7 @@ def installed(part: Part) -> Path:
 
     Raises ``TextError`` naming the package or file that is missing or is not the public original.
     """
-    name = part.package.replace("_", "-")
+    name = part.project or part.package.replace("_", "-")
     spec = find_spec(part.package)
     if spec is None or not spec.submodule_search_locations:
         raise TextError(f"{part.path}: the package {name} is not installed; allowed: pip install {name}")
