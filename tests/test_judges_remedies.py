@@ -16,10 +16,10 @@ from rankcollapse.verdicts import CONDITION, FALSE, HOLDS
     ],
 )
 def test_s19(power, without, verdict):
-    ruling = noci_remedies.s19(networks=["a", "b"], power=power, single=1.9, without=without, most=1.5)
+    ruling = noci_remedies.s19(networks=["a", "b"], power=power, median=[0.5, 0.75], without=without, most=1.5)
     assert ruling.verdict == verdict
     assert ("only with a;" in ruling.reason) == (verdict == CONDITION)
-    assert "1.90" in ruling.reason
+    assert "(0.75)" in ruling.reason
 
 
 @pytest.mark.parametrize(

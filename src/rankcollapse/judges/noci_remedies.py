@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, Ruling
 
 
-def s19(*, networks: Sequence[str], power: Sequence[float], single: float, without: float, most: float) -> Ruling:
-    """A norm before the branches: no exponential growth; ``power``: median by network, ``single``: largest of a run."""
-    found = ", ".join(f"{name} {value:.2f}" for name, value in zip(networks, power, strict=True))
+def s19(
+    *, networks: Sequence[str], power: Sequence[float], median: Sequence[float], without: float, most: float
+) -> Ruling:
+    """A norm before the branches: no exponential growth; ``power``: largest of all runs, ``median``: of them."""
+    found = ", ".join(
+        f"{name} {value:.2f} ({middle:.2f})" for name, value, middle in zip(networks, power, median, strict=True)
+    )
     found = (
-        f"power of the depth over its second half: {found}; single runs to {single:.2f}; without a norm {without:.0f}"
+        f"power of the depth over its second half, largest of all runs (median): {found}; without a norm {without:.0f}"
     )
     slow = [name for name, value in zip(networks, power, strict=True) if value <= most]
     if without <= most:
