@@ -16,6 +16,10 @@ class Measurements:
     """The settings of every measurement."""
 
     san_depth: dong.SanDepth
+    sorting_task: dong.SortingTask
+    hull_task: dong.HullTask
+    memorization_task: dong.MemorizationTask
+    circle_task: dong.CircleTask
     attention_step: dong.AttentionStep
     encoder_depth: dong.EncoderDepth
     roberta_attention: encoders.RobertaAttention
