@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import inspect
+import json
 import platform
 import subprocess
 import time
@@ -77,7 +78,9 @@ def _checkpoint(provenance: store.Provenance, path: Path, log: Path) -> Checkpoi
         with log.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    return Checkpoint(path, replace(provenance, versions=versions, commit="", started=""), say)
+    settings = json.loads(json.dumps(provenance.settings))  # as a file gives them back: tuples are lists
+    origin = replace(provenance, settings=settings, versions=versions, commit="", started="")
+    return Checkpoint(path, origin, say)
 
 
 def commit() -> str:

@@ -91,9 +91,7 @@ def evaluate_paths(
 
 
 @torch.no_grad()
-def accuracy_without_skips(
-    architecture: Architecture, weights: Weights, data: Labelled
-) -> Float[Tensor, "models"]:
+def accuracy_without_skips(architecture: Architecture, weights: Weights, data: Labelled) -> Float[Tensor, "models"]:
     """Return the accuracy of all paths of full length together: every head in every block, no skip, plain LayerNorm."""
     tokens = embed(architecture, weights, data.inputs)
     for block in blocks(weights):

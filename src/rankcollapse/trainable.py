@@ -116,7 +116,9 @@ def embed(architecture: Architecture, weights: Weights, inputs: Inputs, drop: Dr
     else:
         tokens = _affine(inputs.flatten(1, 2), weights["embed"], weights["embed_bias"])
     if architecture.positions:
-        tokens = (tokens.view(models, sets, architecture.positions, -1) + weights["position"].unsqueeze(1)).flatten(1, 2)
+        tokens = (tokens.view(models, sets, architecture.positions, -1) + weights["position"].unsqueeze(1)).flatten(
+            1, 2
+        )
     if architecture.mixed:
         tokens = gelu(tokens) if architecture.kind == "points" else tokens
         tokens = _affine(tokens, weights["mix"], weights["mix_bias"])

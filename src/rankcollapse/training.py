@@ -90,7 +90,10 @@ class Ensemble:
             )
             self.weights[name] = value.detach().requires_grad_()
             self.slots.append(gradient)
-        groups = [{"params": [torch.nn.Parameter(row)], "lr": rate} for row, rate in zip(self.values, regime.rates, strict=True)]
+        groups = [
+            {"params": [torch.nn.Parameter(row)], "lr": rate}
+            for row, rate in zip(self.values, regime.rates, strict=True)
+        ]
         for group, row in zip(groups, gradients, strict=True):
             group["params"][0].grad = row
         self.adam = torch.optim.Adam(groups, weight_decay=regime.weight_decay, fused=device.type in ("cpu", "cuda"))

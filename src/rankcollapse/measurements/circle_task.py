@@ -54,7 +54,9 @@ def measure(
     inputs = torch.stack([across if skip else plain for _, skip in VARIANTS]).repeat_interleave(runs, 0)
     data = Labelled(inputs, pairs.labels.expand_as(inputs))
     own, recurrent = (_switch([one[part] for one in VARIANTS], rates, runs, device) for part in (0, 1))
-    trained = Training(architecture, plan, data, POINTS, NAME, seed, device, own).run(track=track, checkpoint=checkpoint)
+    trained = Training(architecture, plan, data, POINTS, NAME, seed, device, own).run(
+        track=track, checkpoint=checkpoint
+    )
     path = follow(architecture, trained.weights, pairs.inputs[0].to(device), settings.steps, own, recurrent)
     models = {"loss": trained.curves["train_loss"], "trajectory": path}
     models |= {f"weights/{name}": weight for name, weight in trained.weights.items()}
