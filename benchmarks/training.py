@@ -3,10 +3,10 @@
     python benchmarks/training.py [--rounds 5]
 
 The networks, data and dropout rates of the training tasks, one thread. "plain" is one network in the usual loop of
-modules and torch.optim.Adam, with its defaults and with its fused step; "batched" trains every run and learning rate of
-config/config.yaml together, and its time is divided by their number. The ways take turns, each timed in processor seconds,
-and the ratio is that of their fastest rounds. The last columns: what a step's matrix products alone take at the speed of
-one large product, and their share of the batched step.
+modules and torch.optim.Adam, with its defaults and with its fused step; "batched" trains every run and learning rate
+of config/config.yaml together, and its time is divided by their number. The ways take turns, each timed in processor
+seconds, and the ratio is that of their fastest rounds. The last columns: what a step's matrix products alone take at
+the speed of one large product, and their share of the batched step.
 """
 
 import argparse

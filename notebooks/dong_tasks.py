@@ -21,9 +21,9 @@
 # computed from the path's own tokens. The tokens of 5 or 20 such paths are added, normalised and read by the trained
 # head; five draws each. Held-out data, but for the texts, which are to be learnt by heart: independent words after
 # Zipf's law, a fair coin as the label of every token. Where fewer sets or epochs are trained than were released, the
-# share stands in the panel (`config/tasks-full.yaml` has all of them). The circle: a block is trained to move each of two points on
-# half circles one step on, then applied 300 times to its own output. It has two skip connections, one around its
-# attention and one across steps; what was released as "no skip" lacks only the second.
+# share stands in the panel (`config/tasks-full.yaml` has all of them). The circle: a block is trained to move each of
+# two points on half circles one step on, then applied 300 times to its own output. It has two skip connections, one
+# around its attention and one across steps; what was released as "no skip" lacks only the second.
 
 # %% tags=["parameters"]
 figure = "dong_tasks"
@@ -38,7 +38,6 @@ from rankcollapse.plotting import LETTERS, THEORY, circle, new_figure, note, our
 
 page = Page(figure, results)
 TASKS = {"sorting": 0.6, "hull": 0.65, "memorization": 0.8}  # what length-1 paths are stated to exceed
-SHAPES = {5: (0, (1, 1)), 20: "-"}
 tasks = {name: page[f"{name}_task"] for name in TASKS}
 spins = page["circle_task"]
 letters = iter(LETTERS)
@@ -61,8 +60,8 @@ def style(index, counts):
 
 
 # %% [markdown]
-# **Accuracy by path length.** Colour: learning rate. Lines: mean over draws, with the range over runs. Dash-dotted in the
-# same colour: the whole network. Grey: always the most frequent label (dashed), and the best answer that needs no
+# **Accuracy by path length.** Colour: learning rate. Lines: mean over draws, with the range over runs. Dash-dotted in
+# the same colour: the whole network. Grey: always the most frequent label (dashed), and the best answer that needs no
 # attention at all, from the position or from the word alone (dotted).
 
 # %%
@@ -75,7 +74,7 @@ for column, (name, measured) in enumerate(tasks.items()):
     )
     whole_numbers(axes)
     for color, rate in enumerate(rates):
-        for index, count in enumerate(counts):
+        for index in range(len(counts)):
             label = f"{rate:g}" if index == len(counts) - 1 else None
             ours(axes, lengths, by_run[color, :, index], color=f"C{color}", linestyle=style(index, counts), label=label)
         axes.axhline(measured["accuracy"][color].mean(), color=f"C{color}", linestyle="-.", linewidth=0.8)

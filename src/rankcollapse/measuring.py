@@ -33,7 +33,7 @@ def run(
     """Measure ``name`` with the given settings and write its tensors to ``output``; return the provenance.
 
     The number of threads is the configuration's, whatever ``--cores`` says: it decides the order of sums. A measurement
-    that takes a checkpoint gets one, below ``checkpoints`` in the results folder; it is deleted when the tensors are there.
+    that takes a checkpoint gets one, below ``checkpoints`` in the results folder, deleted when the tensors are there.
     Raises ``ConfigError`` for settings or a device that cannot be used and ``StoreError`` for a NaN.
     """
     torch.set_num_threads(threads)

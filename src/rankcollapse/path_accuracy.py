@@ -1,8 +1,8 @@
 """What paths through a trained network can do on their own (Dong, Cordonnier & Loukas 2021, section 4.2, as released).
 
-A path of length k takes one head in each of k of the L blocks and leaves the others out. Along it, attention is computed
-from the path's own tokens, there is no skip connection, and LayerNorm has neither gain nor shift. The final tokens of
-several paths are added, normalised, and read by the network's head.
+A path of length k takes one head in each of k of the L blocks and leaves the others out. Along it, attention is
+computed from the path's own tokens, there is no skip connection, and LayerNorm has neither gain nor shift. The final
+tokens of several paths are added, normalised, and read by the network's head.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ def sums_over_paths(
     heads: int,
     bundles: Sequence[Sequence[Path]],
 ) -> Float[Tensor, "bundles models sets tokens width"]:
-    """Return the sum of the final tokens over each bundle of paths. What paths share from the start is computed once."""
+    """Return the sum of the final tokens over each bundle of paths; what paths share from the start, computed once."""
     counts = [Counter(bundle) for bundle in bundles]
     total = torch.zeros(len(bundles), *tokens.shape, dtype=tokens.dtype, device=tokens.device)
     for path, final in _ends(tokens, layers, heads, sorted(set().union(*counts)), 0):

@@ -38,10 +38,10 @@ def measure_task(
     """Train a task's networks and evaluate them and their paths; data have an axis of runs in front.
 
     Returns:
-        train_loss, train_accuracy: ``[rate, run, epoch]``: mean over the steps of an epoch, with dropout, while learning.
+        train_loss, train_accuracy: ``[rate, run, epoch]``: mean over an epoch's steps, with dropout, while learning.
         test_accuracy: ``[rate, run, epoch]``: of the whole network on the test sets after the epoch, without dropout.
         accuracy: ``[rate, run]``: the same after the last epoch.
-        accuracy_without_skips: ``[rate, run]``: with every head but no skip connections, LayerNorm without gain and shift.
+        accuracy_without_skips: ``[rate, run]``: with every head but no skip, LayerNorm without gain and shift.
         path_accuracy: ``[rate, run, count, length, repeat]``: of the sum over ``count`` random paths of a length 0..L.
         path_residual: ``[rate, run, count, length, repeat]``: relF of that sum's normalised tokens, averaged over sets.
         majority: ``[run]``: accuracy of always answering the test sets' most frequent label.

@@ -56,7 +56,7 @@ def memorisation(sets: int, tokens: int, symbols: int, exponent: float, random: 
 
 
 def circle(points: int) -> Labelled:
-    """Pairs of points half a circle apart, labelled with each one's successor; the points divide a circle of radius 0.3.
+    """Pairs of points half a circle apart, labelled with each one's successor; all divide a circle of radius 0.3.
 
     Pair i is (z_i, z_{i+h}) with h = points/2 - 1, i = 0..h-1, as released: the two move along the two half circles.
     """

@@ -2,7 +2,8 @@
 
 One block, post-LN, without an MLP (Dong, Cordonnier & Loukas 2021, section 4; BERT's block less its feed-forward):
 
-    X' = LN(X + sum_h D(P_h) (X V_h + 1 v_h^T) O_h + 1 o^T),   P_h = softmax((X Q_h + 1 q_h^T)(X K_h + 1 k_h^T)^T / sqrt(d/H))
+    X' = LN(X + D(sum_h D(P_h) (X V_h + 1 v_h^T) O_h + 1 o^T))
+    P_h = softmax((X Q_h + 1 q_h^T)(X K_h + 1 k_h^T)^T / sqrt(d/H))
 
 with dropout D on attention, on the block's addition and before the head, LN with gain and shift, and a linear head for
 every token. Before the first block tokens are embedded and normalised. Float32: training needs no more.

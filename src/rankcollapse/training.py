@@ -5,6 +5,7 @@ of the sum of all models' losses is each model's own gradient, since no model se
 of one variant; columns of the same run share their initial weights and dropout masks, as all learning rates do.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,28 +75,24 @@ class Ensemble:
     """The weights of all models in one buffer, with their gradients and Adam's state."""
 
     def __init__(self, architecture: Architecture, regime: Regime, device: torch.device) -> None:
-        offsets, size = {}, 0
-        for name, shape in architecture.shapes().items():
-            offsets[name] = size
-            size += -(-torch.Size(shape).numel() // ALIGNED) * ALIGNED
-        rates, columns = len(regime.rates), len(regime.runs)
-        self.values = torch.zeros(rates, columns * size, device=device)
+        shapes, models = architecture.shapes(), len(regime.rates) * len(regime.runs)
+        space = {name: -(-math.prod(shape) // ALIGNED) * ALIGNED for name, shape in shapes.items()}
+
+        def parts(buffer: Tensor) -> dict[str, Tensor]:
+            pieces = buffer.view(models, -1).split(list(space.values()), dim=1)
+            return {
+                name: piece[:, : math.prod(shape)].view(models, *shape)
+                for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+            }
+
+        self.values = torch.zeros(len(regime.rates), len(regime.runs) * sum(space.values()), device=device)
         gradients = torch.zeros_like(self.values)
-        self.weights: dict[str, Tensor] = {}
-        self.slots: list[Tensor] = []  # where each weight's gradient goes
-        for name, shape in architecture.shapes().items():
-            value, gradient = (
-                buffer.view(rates * columns, size).narrow(1, offsets[name], torch.Size(shape).numel()).view(-1, *shape)
-                for buffer in (self.values, gradients)
-            )
-            self.weights[name] = value.detach().requires_grad_()
-            self.slots.append(gradient)
-        groups = [
-            {"params": [torch.nn.Parameter(row)], "lr": rate}
-            for row, rate in zip(self.values, regime.rates, strict=True)
-        ]
-        for group, row in zip(groups, gradients, strict=True):
-            group["params"][0].grad = row
+        self.weights = {name: part.detach().requires_grad_() for name, part in parts(self.values).items()}
+        self.slots = list(parts(gradients).values())  # where each weight's gradient goes
+        by_rate = [torch.nn.Parameter(row) for row in self.values]  # the same memory
+        for row, gradient in zip(by_rate, gradients, strict=True):
+            row.grad = gradient
+        groups = [{"params": [row], "lr": rate} for row, rate in zip(by_rate, regime.rates, strict=True)]
         self.adam = torch.optim.Adam(groups, weight_decay=regime.weight_decay, fused=device.type in ("cpu", "cuda"))
 
     def fill(self, columns: Sequence[Mapping[str, Float[Tensor, "*shape"]]]) -> None:
@@ -146,8 +143,8 @@ class Trained(NamedTuple):
 class Training:
     """The training of all models on ``data``, which has an axis of columns in front.
 
-    Every draw is named by task, run and epoch, so weights, Adam's state and the curves are all that has to be kept to go
-    on after an interruption with the same numbers to the last bit.
+    Every draw is named by task, run and epoch, so weights, Adam's state and the curves are all that has to be kept to
+    go on after an interruption with the same numbers to the last bit.
     """
 
     architecture: Architecture

@@ -25,14 +25,14 @@ def measure(
 ) -> dict[str, Tensor]:
     """Train one block to move each of two points one step along its half circle, then apply it to its own output.
 
-    There are two skip connections: the block's own, around its attention, and one across steps, which adds the output of
-    a step to its input before the next. What is released as "no skip" lacks the second only. With the skip across steps
-    networks are trained, as released, on a pair plus the pair at the same place of the batch before.
+    There are two skip connections: the block's own, around its attention, and one across steps, which adds the output
+    of a step to its input before the next. What is released as "no skip" lacks the second only. With the skip across
+    steps networks are trained, as released, on a pair plus the pair at the same place of the batch before.
 
     Returns:
         variants: ``[variant, 2]``, int64: whether the block has its skip, and whether there is one across steps.
         loss: ``[variant, rate, run, epoch]``: summed squared error of a batch, averaged over an epoch's sets.
-        trajectory: ``[variant, rate, run, step, token, coordinate]``: the starting points, then what the network predicts.
+        trajectory: ``[variant, rate, run, step, token, coordinate]``: the starting points, then what is predicted.
         weights/<name>: ``[variant, rate, run, ...]``: the trained weights, float32.
 
     Raises:
@@ -81,7 +81,7 @@ def follow(
     own: Float[Tensor, "models 1 1 1"],
     recurrent: Float[Tensor, "models 1 1 1"],
 ) -> Float[Tensor, "models steps+1 tokens 2"]:
-    """Apply the block ``steps`` times, z <- f(z) + c z with c the skip across steps; return the start and every f(z)."""
+    """Apply the block ``steps`` times, z <- f(z) + c z, c the skip across steps; return the start and every f(z)."""
     state = start.expand(len(own), 1, *start.shape)
     predicted = [state]
     for _ in range(steps):
