@@ -70,7 +70,7 @@ for column, (name, measured) in enumerate(tasks.items()):
     rates, counts, lengths = settings["learning_rates"], settings["path_counts"], np.arange(settings["layers"] + 1)
     by_run = measured["path_accuracy"].mean(-1)  # [rate, run, count, length]
     axes = panel(
-        by_task[0][column], name, xlabel="path length", ylabel=None if column else "accuracy", ylim=(-0.02, 1.03)
+        by_task[0][column], name, xlabel="path length", ylabel=None if column else "accuracy", ylim=(-0.02, 1.18)
     )
     whole_numbers(axes)
     for color, rate in enumerate(rates):
@@ -85,7 +85,8 @@ for column, (name, measured) in enumerate(tasks.items()):
             page.record(key, measured[key], task=name, run=range(len(measured[key])))
     share = settings["sets"] * settings["epochs"] / (settings["released_sets"] * settings["released_epochs"])
     note(axes, f"{share:.0%} of the released steps", "upper right")
-    axes.legend(loc="center right", title="learning rate", title_fontsize=5.5, fontsize=5.5)
+    corner = (0.66, 0.56) if name == "sorting" else "lower right"
+    axes.legend(loc=corner, title="learning rate", title_fontsize=5.5, fontsize=5.5)
     runs = range(settings["runs"])
     page.record("path accuracy", by_run, task=name, learning_rate=rates, run=runs, paths=counts, length=lengths)
     page.record("accuracy of the network", measured["accuracy"], task=name, learning_rate=rates, run=runs)
@@ -175,13 +176,14 @@ for index, rate in enumerate(rates):
                 steps, np.maximum(apart[variant, index, run], 1e-7), color=f"C{variant}", linewidth=0.5, label=label
             )
     page.record("distance", apart[:, index], learning_rate=rate, variant=NAMES, run=runs, step=steps)
-picture.axes[-len(rates)].legend(loc="lower left", fontsize=5)
+picture.axes[-1].legend(loc="center right", bbox_to_anchor=(1, 0.62), fontsize=5)
 axes = panel(place[len(rates)], "runs that end in one point", ylabel="runs", ylim=(-0.4, len(runs) + 0.4))
 for index, rate in enumerate(rates):
     axes.plot(
         range(4), collapsed[:, index], "os"[index % 2], color=f"C{index}", markersize=4 - index, label=f"{rate:g}"
     )
-axes.set_xticks(range(4), ["both", "own", "across", "none"], rotation=0)
+axes.set_xticks(range(4), ["both", "own", "across", "none"])
+axes.yaxis.get_major_locator().set_params(integer=True)
 axes.legend(loc="upper left", title="learning rate", title_fontsize=5.5, fontsize=5.5)
 page.record("runs that end in one point", collapsed, variant=NAMES, learning_rate=rates)
 

@@ -33,7 +33,7 @@ def mean_interval(values: Float[np.ndarray, "runs"], level: float = 0.95) -> tup
 def compare_fall(x: Float[np.ndarray, "points"], runs: Float[np.ndarray, "runs points"]) -> Agreement:
     """Compare with the statement that a quantity falls along x: the mean correlation's interval lies below 0."""
     values = correlations(x, runs)
-    low, high = mean_interval(values)
+    low, high = np.clip(mean_interval(values), -1, 1).tolist()
     text = f"Spearman {values.mean():.2f} [{low:.2f}, {high:.2f}]"
     return Agreement("Spearman with length, upper end of its 95 % interval", high, 0.0, high < 0, text)
 

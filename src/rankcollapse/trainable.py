@@ -186,9 +186,13 @@ def masks(
     state, attention = (sets, tokens, architecture.width), (sets, architecture.heads, tokens, tokens)
     shapes = [state, *[attention, state] * architecture.layers, state]
     sizes = [torch.Size(one).numel() for one in shapes]
-    uniform = {run: torch.rand(sum(sizes), generator=one) for run, one in random.items()}
-    kept = torch.stack([uniform[run] for run in runs]).ge_(rate).div_(1 - rate).split(sizes, dim=1)
-    pending = iter([mask.unflatten(1, one) for mask, one in zip(kept, shapes, strict=True)])
+    kept = torch.empty(len(random), sum(sizes))
+    for row, one in zip(kept, random.values(), strict=True):
+        row.uniform_(generator=one)
+    kept.ge_(rate).div_(1 - rate)
+    if list(random) != list(runs):
+        kept = kept[[list(random).index(run) for run in runs]]
+    pending = iter([mask.unflatten(1, one) for mask, one in zip(kept.split(sizes, dim=1), shapes, strict=True)])
 
     def drop(tokens: Tensor) -> Tensor:
         mask = next(pending).to(tokens.device)

@@ -209,7 +209,9 @@ class Training:
     def _epoch(self, epoch: int) -> dict[str, Float[Tensor, "models"]]:
         """Make one pass over the data; return what was measured on the way, averaged over sets."""
         self.models.set_rates(self.regime, epoch)
-        random = {run: generator(self.seed, self.task, "dropout", run, epoch) for run in set(self.regime.runs)}
+        random = {
+            run: generator(self.seed, self.task, "dropout", run, epoch) for run in dict.fromkeys(self.regime.runs)
+        }
         inputs, labels = self._in_order(epoch)
         sets, tokens = inputs.shape[1:3]
         sums: dict[str, Tensor] = {}
