@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rankcollapse.falling import compare_fall, compare_level, correlations, mean_interval
+from rankcollapse.falling import compare_fall, compare_lead, compare_level, correlations, mean_interval
 
 X = np.arange(4.0)
 
@@ -32,6 +32,14 @@ def test_a_fall_needs_its_whole_interval_below_zero():
 def test_a_level_is_compared_with_the_mean():
     assert compare_level(0.6, np.array([0.5, 0.8])).agrees
     assert not compare_level(0.65, np.array([0.5, 0.8])).agrees
+
+
+def test_a_lead_is_over_the_mean_of_the_rest_in_every_run():
+    runs = np.array([[0.8, 0.4, 0.6], [0.9, 0.5, 0.5], [0.7, 0.4, 0.4]])
+    lead = compare_lead(runs)
+    assert lead.value == pytest.approx(mean_interval(np.array([0.3, 0.4, 0.3]))[0])
+    assert lead.agrees
+    assert not compare_lead(runs[:, ::-1]).agrees
 
 
 def test_too_little_is_refused():

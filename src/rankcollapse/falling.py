@@ -42,3 +42,14 @@ def compare_level(stated: float, values: Float[np.ndarray, "runs"]) -> Agreement
     """Compare with the statement that a quantity is above a level: the mean over runs is."""
     mean = float(values.mean())
     return Agreement("mean, stated to be above", mean, stated, mean > stated, f"{mean:.2f}, stated > {stated:g}")
+
+
+def compare_lead(runs: Float[np.ndarray, "runs points"]) -> Agreement:
+    """Compare with the statement that the first point leads: its value less the mean of the others is above 0.
+
+    The interval is for the mean over runs. What is flat beyond the first point, and noise there, does not matter.
+    """
+    lead = runs[:, 0] - runs[:, 1:].mean(1)
+    low, high = mean_interval(lead)
+    text = f"lead {lead.mean():.2f} [{low:.2f}, {high:.2f}]"
+    return Agreement("length 1 less the mean of longer, lower end of its 95 % interval", low, 0.0, low > 0, text)
