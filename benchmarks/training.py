@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rankcollapse.config import check_config
 from rankcollapse.path_task import together
 from rankcollapse.randomness import generator
-from rankcollapse.tasks import Labelled, hull, memorisation, sorting
+from rankcollapse.tasks import Labelled, hull, memorization, sorting
 from rankcollapse.trainable import EPSILON, Architecture
 from rankcollapse.training import CLASSES, Regime, Training
 
@@ -180,7 +180,7 @@ def main() -> None:
     shape = Architecture(two.width, two.heads, two.layers, 2, 2, "points")
     compare("hull", two, shape, [hull(300, two.tokens, random) for random in numbers[: two.runs]], rounds)
     shape = Architecture(three.width, three.heads, three.layers, 2, three.symbols, "symbols")
-    texts = [memorisation(16, three.tokens, three.symbols, three.exponent, random) for random in numbers[: three.runs]]
+    texts = [memorization(16, three.tokens, three.symbols, three.exponent, random) for random in numbers[: three.runs]]
     compare("memorization", three, shape, texts, rounds)
 
 

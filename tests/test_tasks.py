@@ -8,7 +8,7 @@ import torch
 
 from rankcollapse.geometry import hull_distance
 from rankcollapse.randomness import generator
-from rankcollapse.tasks import RADIUS, best_by, circle, hull, majority, memorisation, sorting
+from rankcollapse.tasks import RADIUS, best_by, circle, hull, majority, memorization, sorting
 
 
 def random(*key):
@@ -46,7 +46,7 @@ def test_two_points_have_no_hull():
 
 
 def test_texts_follow_zipfs_law_and_labels_are_fair():
-    inputs, labels = memorisation(200, 128, 50, 1.0, random("texts"))
+    inputs, labels = memorization(200, 128, 50, 1.0, random("texts"))
     harmonic = sum(1 / s for s in range(1, 51))
     for symbol in (1, 2, 10):
         expected = 1 / symbol / harmonic

@@ -11,7 +11,7 @@ from rankcollapse import checkpoint as checkpoints
 from rankcollapse import store
 from rankcollapse.checkpoint import Checkpoint
 from rankcollapse.randomness import generator
-from rankcollapse.tasks import Labelled, circle, hull, memorisation, sorting
+from rankcollapse.tasks import Labelled, circle, hull, memorization, sorting
 from rankcollapse.trainable import Architecture, blocks, embed, forward, masks
 from rankcollapse.training import CLASSES, POINTS, Regime, Training, accuracy, mean_cross_entropy, summed_squares
 
@@ -48,7 +48,7 @@ def data(task, run=0, sets=7):
     found = {
         "sorting": lambda: sorting(sets, 4, 5, random),
         "hull": lambda: hull(sets, 4, random),
-        "memorization": lambda: memorisation(sets, 4, 7, 1.0, random),
+        "memorization": lambda: memorization(sets, 4, 7, 1.0, random),
         "circle": lambda: circle(2 * sets + 2),
     }[task]()
     return Labelled(*(part.to(torch.get_default_dtype()) if part.is_floating_point() else part for part in found))

@@ -45,7 +45,7 @@ def hull(sets: int, tokens: int, random: Generator) -> Labelled:
     return Labelled(points.float(), labels)
 
 
-def memorisation(sets: int, tokens: int, symbols: int, exponent: float, random: Generator) -> Labelled:
+def memorization(sets: int, tokens: int, symbols: int, exponent: float, random: Generator) -> Labelled:
     """Texts of independent symbols with P(s) ~ s^-exponent (Zipf's law), and a fair coin as the label of every token.
 
     Without position embeddings equal symbols in a text look the same to the network, so not every label can be learnt.

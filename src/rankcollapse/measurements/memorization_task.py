@@ -8,7 +8,7 @@ from rankcollapse.path_task import measure_task, together
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.settings.dong import MemorizationTask
-from rankcollapse.tasks import Labelled, best_by, memorisation
+from rankcollapse.tasks import Labelled, best_by, memorization
 from rankcollapse.trainable import Architecture
 
 NAME = "memorization_task"
@@ -32,7 +32,7 @@ def measure(
         by_symbol: ``[run]``: accuracy of the best answer that knows a token's symbol and not its text.
     """
     shape = (settings.sets, settings.tokens, settings.symbols, settings.exponent)
-    data = together([memorisation(*shape, generator(seed, NAME, "texts", run)) for run in range(settings.runs)])
+    data = together([memorization(*shape, generator(seed, NAME, "texts", run)) for run in range(settings.runs)])
     tests = Labelled(*(part[:, : settings.test_sets] for part in data))
     architecture = Architecture(
         width=settings.width,
