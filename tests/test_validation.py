@@ -44,7 +44,7 @@ def changed(key, value):
     return config
 
 
-@pytest.mark.parametrize("names", [("config.yaml",), ("config.yaml", "smoke.yaml")])
+@pytest.mark.parametrize("names", [("config.yaml",), ("config.yaml", "smoke.yaml"), ("config.yaml", "tasks-full.yaml")])
 def test_shipped_configurations_are_valid(names):
     config = check_config(merged(*names))
     assert all((ROOT / path).is_file() for path in input_files(config.measurements.roberta_attention))
@@ -59,6 +59,13 @@ def test_published_sizes_are_the_default():
     san = config.san_depth
     assert (san.tokens, san.width, san.heads, san.layers, len(san.inits)) == (128, 768, 12, 12, 4)
     assert (config.encoder_depth.texts, config.encoder_depth.tokens, config.encoder_depth.layers) == (32, 128, 12)
+
+
+def test_the_full_training_tasks_are_what_was_released():
+    config = check_config(merged("config.yaml", "tasks-full.yaml"))
+    assert config.results == "results/tasks-full"
+    tasks = [getattr(config.measurements, f"{name}_task") for name in ("sorting", "hull", "memorization", "circle")]
+    assert all((task.sets, task.epochs) == (task.released_sets, task.released_epochs) for task in tasks)
 
 
 @pytest.mark.parametrize(

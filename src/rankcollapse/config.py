@@ -17,6 +17,10 @@ class Measurements:
     """The settings of every measurement."""
 
     san_depth: dong.SanDepth
+    sorting_task: dong.SortingTask
+    hull_task: dong.HullTask
+    memorization_task: dong.MemorizationTask
+    circle_task: dong.CircleTask
     attention_step: dong.AttentionStep
     skips_depth: dong.SkipsDepth
     path_lengths: dong.PathLengths

@@ -44,6 +44,10 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda s: len({config.split(" + ")[0] == "A" for config in s.configs}) == 2,
         "configs: allowed: some with the gap (A ...) and some without",
     ),
+    *(
+        (name, lambda s: s.runs >= 2 and s.layers >= 3, "runs, layers: allowed: from 2 runs and 3 layers")
+        for name in ("sorting_task", "hull_task", "memorization_task")
+    ),
     ("markov_depth", lambda s: s.depth >= 3, "depth: allowed: 3 or more, to see a fall"),
     ("roberta_attention", lambda s: "text" in s.sources, "sources: allowed: text, with published or alone"),
     ("roberta_attention", lambda s: 0.02 in s.word_embedding_stds, "word_embedding_stds: allowed: 0.02 and others"),

@@ -1,10 +1,14 @@
 """Runs one measurement and files its tensors with their provenance: the body of the workflow's ``measure`` rule."""
 
+import hashlib
 import importlib
+import inspect
+import json
 import platform
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +18,10 @@ import torch
 from torch import Tensor
 
 from rankcollapse import device as devices
-from rankcollapse import progress, store
+from rankcollapse import flow, progress, store
+from rankcollapse.checkpoint import Checkpoint
 from rankcollapse.config import Measurements
+from rankcollapse.places import Places
 from rankcollapse.validation import validate
 
 PACKAGES = ("rankcollapse", "torch", "numpy", "scipy", "transformers", "tokenizers")
@@ -26,7 +32,8 @@ def run(
 ) -> store.Provenance:
     """Measure ``name`` with the given settings and write its tensors to ``output``; return the provenance.
 
-    The number of threads is the configuration's, whatever ``--cores`` says: it decides the order of sums.
+    The number of threads is the configuration's, whatever ``--cores`` says: it decides the order of sums. A measurement
+    that takes a checkpoint gets one, below ``checkpoints`` in the results folder, deleted when the tensors are there.
     Raises ``ConfigError`` for settings or a device that cannot be used and ``StoreError`` for a NaN.
     """
     torch.set_num_threads(threads)
@@ -37,7 +44,6 @@ def run(
     log.write_text(f"{name} on {devices.describe(where)}, seed {seed}: {dict(raw)}\n", encoding="utf-8")
     started, clock = datetime.now(UTC), time.perf_counter()
     track = progress.on_terminal_and_in(log)
-    tensors: dict[str, Tensor] = module.measure(settings, device=where, seed=seed, track=track)
     provenance = store.Provenance(
         measurement=name,
         settings=dict(raw),
@@ -47,12 +53,34 @@ def run(
         versions={"python": platform.python_version()} | {package: version(package) for package in PACKAGES},
         commit=commit(),
         started=started.isoformat(timespec="seconds"),
-        wall_seconds=round(time.perf_counter() - clock, 2),
+        wall_seconds=0.0,
     )
+    checkpoint = _checkpoint(provenance, Places(output.parents[1]).checkpoint(name), log)
+    keeps_state = "checkpoint" in inspect.signature(module.measure).parameters
+    extra = {"checkpoint": checkpoint} if keeps_state else {}
+    tensors: dict[str, Tensor] = module.measure(settings, device=where, seed=seed, track=track, **extra)
+    provenance = replace(provenance, wall_seconds=round(time.perf_counter() - clock, 2))
     store.write(output, {key: tensor.cpu().numpy() for key, tensor in tensors.items()}, provenance)
+    checkpoint.remove()
     with log.open("a", encoding="utf-8") as file:
         file.write(f"{len(tensors)} tensors in {provenance.wall_seconds} s -> {output}\n")
     return provenance
+
+
+def _checkpoint(provenance: store.Provenance, path: Path, log: Path) -> Checkpoint:
+    """Return the place for a training's state, good only for the same settings, seed, device, versions and code."""
+    code = hashlib.sha256()
+    for file in flow.measurement_code(provenance.measurement):
+        code.update(Path(file).read_bytes())
+    versions = provenance.versions | {"code": code.hexdigest()}
+
+    def say(line: str) -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    settings = json.loads(json.dumps(provenance.settings))  # as a file gives them back: tuples are lists
+    origin = replace(provenance, settings=settings, versions=versions, commit="", started="")
+    return Checkpoint(path, origin, say)
 
 
 def commit() -> str:

@@ -19,6 +19,10 @@ class Places:
         """The tensors of a measurement, with their provenance."""
         return self.results / "tensors" / f"{measurement}.safetensors"
 
+    def checkpoint(self, measurement: str) -> Path:
+        """Where a measurement that trains keeps what it needs to go on after an interruption."""
+        return self.results / "checkpoints" / f"{measurement}.safetensors"
+
     def picture(self, figure: str, suffix: str) -> Path:
         """A figure in one of the formats ``PICTURES``."""
         return self.results / "figures" / f"{figure}.{suffix}"

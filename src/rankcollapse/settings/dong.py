@@ -57,6 +57,78 @@ class SanDepth:
 
 
 @settings
+class TrainingTask:
+    """What the training tasks share (Dong et al. 2021, sec. 4.2 and 4.3)."""
+
+    width: Size  # d, channels
+    heads: Size  # H; must divide width
+    sets: Size  # trained on: sequences, sets of points, texts; points that divide the circle
+    released_sets: Size  # the same as released
+    epochs: Size  # passes over the sets
+    released_epochs: Size  # the same as released
+    batch: Size  # sets in a step
+    dropout: Annotated[float, Field(ge=0, lt=1)]  # probability, everywhere
+    learning_rates: Positives  # Adam's; every run is trained with each
+    runs: Size  # draws of data, initial weights and dropout
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        return self
+
+
+@settings
+class PathTask(TrainingTask):
+    """A task that labels tokens, and the evaluation of paths."""
+
+    layers: Size  # L, blocks
+    tokens: Size  # n, in a set
+    test_sets: Size  # sets evaluated: held out, except in memorization
+    path_counts: Sizes  # numbers of random paths that are added
+    path_repeats: Size  # draws of each
+
+
+@settings
+class SortingTask(PathTask):
+    """Sorting sequences of symbols."""
+
+    symbols: Annotated[int, Field(ge=2)]  # different symbols, which are also the labels
+
+
+@settings
+class HullTask(PathTask):
+    """Telling the vertices of a convex hull from the points inside."""
+
+    tokens: Annotated[int, Field(ge=3)]  # n, points in a set
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # L2 penalty
+    milestones: Sizes  # epochs from which on the learning rate is multiplied by decay once more
+    decay: Positive  # that factor
+
+
+@settings
+class MemorizationTask(PathTask):
+    """Learning random labels of the words of texts by heart."""
+
+    symbols: Annotated[int, Field(ge=2)]  # different words
+    exponent: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # a, word s has probability ~ s^-a
+
+    @model_validator(mode="after")
+    def _texts_fit(self) -> Self:
+        if self.test_sets > self.sets:
+            raise ValueError(f"test_sets: {self.test_sets}; at most sets = {self.sets}, nothing is held out")
+        return self
+
+
+@settings
+class CircleTask(TrainingTask):
+    """Moving two points along a circle."""
+
+    sets: Annotated[int, Field(ge=6)]  # points that divide the circle
+    steps: Size  # times the trained block is applied
+
+
+@settings
 class AttentionStep:
     """One attention step: hulls, spreads, fixed matrices, shifts, the zero-logit limit and the cubic bound."""
 

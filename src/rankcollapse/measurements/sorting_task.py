@@ -1,0 +1,57 @@
+"""Learning to sort, and what short and long paths of the trained network can do of it (Dong et al. 2021, sec. 4.2)."""
+
+import torch
+from torch import Tensor
+
+from rankcollapse.checkpoint import Checkpoint
+from rankcollapse.path_task import measure_task, together
+from rankcollapse.progress import Track, silent
+from rankcollapse.randomness import generator
+from rankcollapse.settings.dong import SortingTask
+from rankcollapse.tasks import best_by, sorting
+from rankcollapse.trainable import Architecture
+
+NAME = "sorting_task"
+
+
+def measure(
+    settings: SortingTask,
+    *,
+    device: torch.device,
+    seed: int,
+    track: Track = silent,
+    checkpoint: Checkpoint | None = None,
+) -> dict[str, Tensor]:
+    """Train networks with position embeddings to give, at position i, the i-th smallest symbol of a sequence.
+
+    Returns:
+        What ``path_task.measure_task`` returns, on held-out sequences, and
+        by_position: ``[run]``: accuracy of the best answer that knows the position and not the sequence.
+    """
+    data = {}
+    for part, sets in (("train", settings.sets), ("test", settings.test_sets)):
+        numbers = [generator(seed, NAME, part, run) for run in range(settings.runs)]
+        data[part] = together([sorting(sets, settings.tokens, settings.symbols, random) for random in numbers])
+    architecture = Architecture(
+        width=settings.width,
+        heads=settings.heads,
+        layers=settings.layers,
+        outputs=settings.symbols,
+        inputs=settings.symbols,
+        kind="symbols",
+        positions=settings.tokens,
+    )
+    tensors = measure_task(
+        architecture,
+        settings,
+        data["train"],
+        data["test"],
+        task=NAME,
+        device=device,
+        seed=seed,
+        track=track,
+        checkpoint=checkpoint,
+    )
+    labels = data["test"].labels
+    position = torch.arange(settings.tokens).expand_as(labels[0])
+    return tensors | {"by_position": torch.tensor([best_by(position, one) for one in labels])}
