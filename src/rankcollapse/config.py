@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field
 
-from rankcollapse.settings import dong, encoders, gap
+from rankcollapse.settings import dong, encoders, gap, phase
 from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
@@ -33,6 +33,8 @@ class Measurements:
     gradient_norms: gap.GradientNorms
     logit_gradient_norms: gap.LogitGradientNorms
     gap_scaling: gap.GapScaling
+    phase_diagram: phase.PhaseDiagram
+    training_grid: phase.TrainingGrid
 
 
 @settings
