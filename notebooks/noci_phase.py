@@ -16,18 +16,18 @@
 #
 # ## How it is measured
 #
-# $X \leftarrow \mathrm{LN}(\alpha X + PXW_V)$, $P = \mathrm{softmax}(\sigma QK^\top/\sqrt d)$, weights of variance $1/d$,
-# one head, no MLP. Logits then have standard deviation $\sigma = \beta\sqrt{\ln n}$: the scale on which $n$ independent
-# logits freeze at $\beta = \sqrt 2$, as in the random-energy model. Every cell $(\alpha,\beta)$ sees the same tokens and
-# weights, in float64; the gradient is that of $\langle G, X_L\rangle$ with a random $G$, 1 for the identity. Theory: were
-# $P$ uniform, tokens would reach a cosine $\rho$ in $L$ layers at $\alpha_c = [(1+n\rho/(1-\rho))^{1/L}-1]^{-1/2}$; for
-# any $P$ the cosine follows from $Y_2$ and $O$, the mean inner product of a row of $P$ with itself and with another.
+# $X \leftarrow \mathrm{LN}(\alpha X + PXW_V)$, $P = \mathrm{softmax}(\sigma QK^\top/\sqrt d)$, weights of variance
+# $1/d$, one head, no MLP. Logits then have standard deviation $\sigma = \beta\sqrt{\ln n}$: the scale on which $n$
+# independent logits freeze at $\beta = \sqrt 2$, as in the random-energy model. Every cell $(\alpha,\beta)$ sees the
+# same tokens and weights, in float64; the gradient is that of $\langle G, X_L\rangle$ with a random $G$, 1 for the
+# identity. Theory (derived here): were $P$ uniform, tokens would reach a cosine $\rho$ in $L$ layers at $\alpha_c =
+# [(1+n\rho/(1-\rho))^{1/L}-1]^{-1/2}$; for any $P$ the cosine follows from $Y_2$ and $O$, the mean inner product of a
+# row of $P$ with itself and with another: $1-\rho' = (1-\rho)(Y_2-O+\alpha^2)/(\rho+(1-\rho)Y_2+\alpha^2)$.
 #
 # On the same axes, smaller networks learn to predict the previous token of a cyclic sequence (Adam, fresh data), all
-# cells from the same weights. QK-norm divides every row of $Q$ and $K$ by its root mean square before $\sigma$ is
-# applied. (With the factor in $W_Q$ instead, QK-norm would cancel it, and every column would be that of $\sigma = 1$.)
-# The diagram at initialisation is taken at these sizes too, from their weights and data, and foretells that the balanced
-# cells train.
+# cells from the same weights, in float32. QK-norm divides every row of $Q$ and $K$ by its root mean square before
+# $\sigma$ is applied. The diagram at initialisation is taken at these sizes too, from their weights and data, and
+# foretells that the balanced cells train.
 
 # %% tags=["parameters"]
 figure = "noci_phase"
@@ -108,7 +108,7 @@ heat(r"$\log_{10}$ Q/V gradient", np.log10(ratio), large, betas, "log10 Q/V grad
 # **Attention by $\beta$**, in the first layer against independent logits, and in the last.
 
 # %%
-axes = panel("first layer against independent logits", xlabel=r"$\beta$", xscale="log", ylim=(-0.03, 1.03))
+axes = panel("entropy, first layer", xlabel=r"$\beta$", xscale="log", ylim=(-0.03, 1.03))
 line, far = np.geomspace(betas[0], large["sharp_betas"][-1], 40), np.array(large["sharp_betas"])
 exact = np.array([random_energy.finite(beta, large["tokens"]) for beta in line])
 limit = np.array([random_energy.limit(beta) for beta in line])
@@ -128,7 +128,7 @@ expected = np.array([random_energy.finite(beta, large["tokens"]) for beta in bet
 off = np.abs(np.stack([first_entropy[: len(betas)], first_participation], -1) - expected).max()
 page.record("first layer, largest distance from independent logits", off)
 
-axes = panel("one-hot rows in the last layer", xlabel=r"$\beta$", ylabel="share", xscale="log", ylim=(-0.03, 1.03))
+axes = panel("one-hot rows, last layer", xlabel=r"$\beta$", ylabel="share", xscale="log", ylim=(-0.03, 1.03))
 sharp = np.concatenate([diagram["sharp"], diagram["far/sharp"]], 1).mean(2)  # [alpha, beta, layer]
 shades = colormaps["viridis"](np.linspace(0, 0.9, len(sharp)))
 for values, skip, color in zip(sharp[..., -1], large["skips"], shades, strict=True):
@@ -140,7 +140,7 @@ axes.legend(loc="upper left", title=r"$\alpha$", fontsize=4.8, ncols=2, title_fo
 # **The recursion**, with the measured $Y_2$ and $O$ of every layer, and with those of the random-energy model.
 
 # %%
-axes = panel("cosine, recursion", xlabel="simulated", ylabel="from the recursion", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+axes = panel("cosine, recursion", xlabel="simulated", ylabel="from the recursion", ylim=(-0.03, 1.25))
 simulated, skips = diagram["cosine"], np.array(large["skips"])[:, None, None]
 frozen = np.array([random_energy.limit(beta).participation for beta in betas])[None, :, None, None]
 apart = np.full_like(diagram["overlap"], 1 / large["tokens"])
@@ -155,7 +155,7 @@ for name, together, overlap, style in (
     page.record(f"recursion, {name}: largest distance over layers", off.max(-1), alpha=large["skips"], beta=betas)
     page.record(f"recursion, {name}: cosine at the end", predicted[..., -1].mean(-1), alpha=large["skips"], beta=betas)
 axes.plot([0, 1], [0, 1], **THEORY)
-axes.legend(loc="lower right", fontsize=4.8)
+axes.legend(loc="upper left", fontsize=4.8)
 
 # %% [markdown]
 # **Training.** Framed cells are trainable; a cross marks those that the diagram at these sizes foretold wrongly.
@@ -182,7 +182,7 @@ for qk, checkpoint, name in ((0, 0, f"step {first}"), (1, 0, f"step {first}, QK-
         row, column = marked.nonzero()
         axes.plot(np.log10(betas_small[column]), row, marker, color=color, fillstyle="none", markersize=5.5, mew=0.9)
     agreement[name] = confusion(foretold, good)
-    note(axes, f"foretold rightly: {agreement[name].agreement:.2f}", "upper left", fontsize=5)
+    axes.set_xlabel(rf"$\beta$ (foretold rightly: {agreement[name].agreement:.0%})")
     for count, cells in agreement[name]._asdict().items():
         page.record(f"cells {count.replace('_', ' ')}", cells, checkpoint=name)
 for qk, name in enumerate(("", ", QK-norm")):
@@ -197,7 +197,8 @@ steps = np.arange(last)
 for k, (skip, beta) in enumerate(((1, 0.1), (3, 0.56), (3, 10), (8, 10))):
     row, column = np.abs(np.array(rows) - skip).argmin(), np.abs(np.log(betas_small / beta)).argmin()
     curve = training["training_loss"][0, row, column].mean(0)
-    axes.plot(steps, curve, color=f"C{k}", linewidth=0.8, label=rf"$\alpha$ {rows[row]:g}, $\beta$ {betas_small[column]:.2g}")
+    label = rf"$\alpha$ {rows[row]:g}, $\beta$ {betas_small[column]:.2g}"
+    axes.plot(steps, curve, color=f"C{k}", linewidth=0.8, label=label)
     page.record("loss", curve, alpha=rows[row], beta=betas_small[column], step=steps)
 axes.axhline(bag.loss, **THEORY)
 page.record("bag of tokens, loss", bag.loss)

@@ -50,7 +50,7 @@ def test_the_limit_of_many_tokens():
     assert at_critical[:3] == pytest.approx([0.339, 0.308, 0.184], abs=5e-4)
     assert at_critical == sorted(at_critical, reverse=True)
     assert finite(0.5, 10**8).entropy == pytest.approx(limit(0.5).entropy, abs=1e-5)  # n^(beta^2 - 1) = 1e-6
-    assert finite(4, 10**12).participation == pytest.approx(limit(4).participation, abs=0.01)
+    assert finite(4, 10**6).participation == pytest.approx(limit(4).participation, abs=0.03)  # 1 / ln n = 0.07
 
 
 @pytest.mark.parametrize("beta", [0.1, 1, 3, 30])

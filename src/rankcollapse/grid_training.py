@@ -1,7 +1,7 @@
 """Training of many small networks of ``skip_attention`` at once: every cell has its own weights, in one tensor each.
 
-The task is to predict the previous token of a cyclic sequence, y_i = x_{i-1}, from x drawn uniformly: it needs positions,
-and one layer of attention that finds the neighbour. X_0 = LN(token + position), both learned; logits X_L W_out.
+The task is to predict the previous token of a cyclic sequence, y_i = x_{i-1}, from x drawn uniformly: it needs
+positions, and attention that finds the neighbour. X_0 = LN(token + position), both learned; logits X_L W_out.
 """
 
 from collections.abc import Sequence
@@ -103,9 +103,9 @@ class Optimiser:
 class Progress(NamedTuple):
     """What a training leaves behind."""
 
-    loss: Float[Tensor, "cells steps"]  # of each step's fresh batch, before the step
-    accuracy: Float[Tensor, "cells steps"]  # on the same batch
-    tested: Float[Tensor, "cells checkpoints"]  # accuracy on the test sequences
+    training_loss: Float[Tensor, "cells steps"]  # of each step's fresh batch, before the step
+    training_accuracy: Float[Tensor, "cells steps"]  # on the same batch
+    accuracy: Float[Tensor, "cells checkpoints"]  # on the test sequences
     overflow_step: Int[Tensor, "cells"]  # steps taken when the loss was first not finite, or ``NEVER``
 
 

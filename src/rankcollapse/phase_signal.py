@@ -51,7 +51,7 @@ def forward(
         tokens, attention = attend(tokens, weight, grid)
         by_layer.append(tokens)
         observed.append(observe(attention.detach()))
-    return by_layer, dict(zip(Attention._fields, map(lambda of: torch.stack(of, -1), zip(*observed)), strict=True))
+    return by_layer, Attention(*(torch.stack(of, -1) for of in zip(*observed, strict=True)))._asdict()
 
 
 def signal(

@@ -49,4 +49,4 @@ def window(trained: Bool[np.ndarray, "rows betas"]) -> Bool[np.ndarray, "rows"]:
     """Which rows have a cell that trained strictly between two that did not."""
     below = np.logical_or.accumulate(~trained, axis=1)
     above = np.logical_or.accumulate(~trained[:, ::-1], axis=1)[:, ::-1]
-    return (trained & below & above).any(1)
+    return np.asarray((trained & below & above).any(1))

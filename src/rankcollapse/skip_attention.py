@@ -1,9 +1,9 @@
 """Attention with a skip of strength alpha and LayerNorm after the sum, X <- LN(alpha X + P X W_V), many cells at once.
 
 A cell is one point of a grid of skip strengths and logit scales. P = softmax(sigma Q K^T / sqrt(d)), Q = X W_Q,
-K = X W_K, one head, no MLP, no bias, LayerNorm without gain (epsilon 1e-5). With weights of variance 1/d and uncorrelated
-tokens of unit variance the logits have standard deviation sigma; sigma = beta sqrt(ln n) defines the inverse temperature
-beta of the random-energy model.
+K = X W_K, one head, no MLP, no bias, LayerNorm without gain (epsilon 1e-5). With weights of variance 1/d and
+uncorrelated tokens of unit variance the logits have standard deviation sigma; sigma = beta sqrt(ln n) defines the
+inverse temperature beta of the random-energy model.
 """
 
 import math
@@ -16,19 +16,17 @@ from torch.nn.functional import layer_norm, rms_norm
 
 
 class Cells(NamedTuple):
-    """The cells of a grid: alpha and sigma of each, shaped to multiply its tokens; and whether Q and K are normalised."""
+    """The cells of a grid: alpha and sigma of each, shaped to multiply its tokens; and whether Q, K are normalised."""
 
     skip: Float[Tensor, "cells 1 1 1"]
     scale: Float[Tensor, "cells 1 1 1"]
     qk_norm: bool = False
 
 
-def cells(
-    skips: Float[Tensor, "cells"], inverse_temperatures: Float[Tensor, "cells"], tokens: int, *, qk_norm: bool = False
-) -> Cells:
-    """Return the cells with the given alpha and beta, for sequences of n tokens: sigma = beta sqrt(ln n)."""
-    scale = inverse_temperatures * math.log(tokens) ** 0.5
-    return Cells(skips[:, None, None, None], scale[:, None, None, None], qk_norm)
+def cells(points: Float[Tensor, "cells 2"], tokens: int, *, qk_norm: bool = False) -> Cells:
+    """Return the cells of the given (alpha, beta), for sequences of n tokens: sigma = beta sqrt(ln n)."""
+    skip, beta = points[:, :, None, None, None].unbind(1)
+    return Cells(skip, beta * math.log(tokens) ** 0.5, qk_norm)
 
 
 def project(

@@ -5,13 +5,10 @@ from collections.abc import Sequence
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, Ruling
 
 
-def s16(
-    *, skips: Sequence[float], beta: float, first: Sequence[float], last: Sequence[float], most: float
-) -> Ruling:
+def s16(*, skips: Sequence[float], beta: float, first: Sequence[float], last: Sequence[float], most: float) -> Ruling:
     """Attention becomes one-hot at large beta; ``first`` and ``last`` layer: share of one-hot rows by skip strength."""
-    found = (
-        f"one-hot rows at beta = {beta:g}: {min(first):.3f} or more in the first layer, in the last "
-        + ", ".join(f"{share:.2f} (alpha {skip:g})" for skip, share in zip(skips, last, strict=True))
+    found = f"one-hot rows at beta = {beta:g}: {min(first):.3f} or more in the first layer, in the last " + ", ".join(
+        f"{share:.2f} (alpha {skip:g})" for skip, share in zip(skips, last, strict=True)
     )
     if min(first) < most:
         return Ruling(FALSE, found)
@@ -33,23 +30,29 @@ def s18(
     window: Sequence[bool],
     later_window: Sequence[bool],
     agreement: float,
-    **limits: float,
+    cosine: float,
+    entropy: float,
+    gradient: float,
+    trained: float,
 ) -> Ruling:
     """Low beta collapses rank, high beta entropy, a window between trains.
 
-    By skip strength at the published and at the trained sizes: is the smallest beta rank-collapsed (``low``), the largest
-    entropy-collapsed (``high``), and does a beta train between two that do not (``window``; ``later_window`` at the last
-    checkpoint, told but not judged by).
+    By skip strength at the published and at the trained sizes: is the smallest beta rank-collapsed (``low``), the
+    largest entropy-collapsed (``high``), and does a beta train between two that do not (``window``; ``later_window`` at
+    the last checkpoint, told but not judged by).
     """
-    sides = (("smallest beta rank-collapsed", low, trained_low), ("largest entropy-collapsed", high, trained_high))
+    sides = (
+        (f"smallest beta rank-collapsed (cosine above {cosine:g})", low, trained_low),
+        (f"largest entropy-collapsed (H / ln n below {entropy:g})", high, trained_high),
+    )
     parts = [
         f"{what} at {sum(large)} of {len(skips)} skip strengths ({sum(small)} of {len(trained_skips)} at trained sizes)"
         for what, large, small in sides
     ]
-    parts.append(f"a window of beta trains at {sum(window)} of {len(trained_skips)}")
-    parts.append(f"the diagram foretells {agreement:.2f} of the trained cells")
+    parts.append(f"a window of beta trains (accuracy above {trained:g}) at {sum(window)} of {len(trained_skips)}")
+    parts.append(f"balanced cells (gradient up to {gradient:g}) and trainable ones agree in {agreement:.2f} of all")
     later = _common(trained_skips, trained_low, trained_high, later_window)
-    parts.append(f"at the last checkpoint all three are so with a skip of {', '.join(later)}" if later else "nor at the last checkpoint")
+    parts.append(f"at the last checkpoint all three are so with a skip of {', '.join(later) or 'no strength'}")
     found = "; ".join(parts)
     if all((*low, *high, *trained_low, *trained_high, *window)):
         return Ruling(HOLDS, found)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from rankcollapse.inits import gaussian
-from rankcollapse.phase_signal import OVERFLOW, forward, signal
+from rankcollapse.phase_signal import forward, signal
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.settings.phase import PhaseDiagram
@@ -82,7 +82,7 @@ def _repeat(tokens: Float[Tensor, "tokens width"], part: Float[Tensor, "cells 2"
 
 
 def _cells(part: Float[Tensor, "cells 2"], settings: PhaseDiagram, device: torch.device) -> Cells:
-    return cells(*part.to(device).T, settings.tokens)
+    return cells(part.to(device), settings.tokens)
 
 
 def _table(chunks: list[Tensor], settings: PhaseDiagram) -> Tensor:

@@ -1,5 +1,7 @@
 """The phase diagram trained: which cells of skip strength and inverse temperature learn, with QK-norm and without."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
@@ -25,8 +27,8 @@ def measure(settings: TrainingGrid, *, device: torch.device, seed: int, track: T
 
     - ``beta`` [beta], the columns.
     - Axes [QK-norm no/yes, alpha, beta, run, ...]: ``accuracy`` [checkpoint], on test sequences; ``training_loss`` and
-      ``training_accuracy`` [step 1..], on each step's fresh batch before the step; all -1 from the step of an overflow on.
-      ``overflow_step``, int64: steps taken when the loss was first not finite; -1 for never.
+      ``training_accuracy`` [step 1..], on each step's fresh batch before the step; all -1 from the step of an overflow
+      on. ``overflow_step``, int64: steps taken when the loss was first not finite; -1 for never.
     - The same network before training, on the first batch, axes [QK-norm, alpha, beta, run, ...]: ``init/entropy``
       [layer 1..L], ``init/cosine`` [layer 0..L], ``init/gradient`` [layer 0..L-1], ``init/query_value_ratio``,
       ``init/stable_rank``, as in the measurement ``phase_diagram``.
@@ -37,15 +39,14 @@ def measure(settings: TrainingGrid, *, device: torch.device, seed: int, track: T
     points = grid(settings.skips, betas)
     at_once = CELLS_ON_CPU if device.type == "cpu" else len(points)
     found: dict[str, list[Tensor]] = {}
-    jobs = [(run, qk_norm, part) for run in range(settings.runs) for qk_norm in QK_NORM for part in points.split(at_once)]
+    jobs = list(product(range(settings.runs), QK_NORM, points.split(at_once)))
     for run, qk_norm, part in track(jobs, NAME, len(jobs)):
         one = initial(*_sizes(settings), generator(seed, NAME, "weights", run))
         sequences = data(settings, seed, run)
-        point = cells(*part.to(device).T, settings.tokens, qk_norm=qk_norm)
-        trained = learn(settings, one, sequences, point, device)
-        results = dict(
-            zip(("training_loss", "training_accuracy", "accuracy", "overflow_step"), trained, strict=True)
-        ) | {f"init/{name}": values for name, values in at_init(settings, one, sequences[0], point, seed, run).items()}
+        point = cells(part.to(device), settings.tokens, qk_norm=qk_norm)
+        results = learn(settings, one, sequences, point, device)._asdict()
+        before = at_init(settings, one, sequences[0], point, seed, run)
+        results |= {f"init/{name}": values for name, values in before.items()}
         for name, values in results.items():
             found.setdefault(name, []).append(values.cpu())
     outer = (settings.runs, len(QK_NORM), len(settings.skips), len(betas))
@@ -72,9 +73,7 @@ def learn(
     return train(parameters, point, optimiser, batches, test, settings.checkpoints)
 
 
-def at_init(
-    settings: TrainingGrid, one: Parameters, x: Tensor, point: Cells, seed: int, run: int
-) -> dict[str, Tensor]:
+def at_init(settings: TrainingGrid, one: Parameters, x: Tensor, point: Cells, seed: int, run: int) -> dict[str, Tensor]:
     """Observables of the untrained cells on one batch, in float64."""
     device, n, d = point.skip.device, settings.tokens, settings.width
     probe = gaussian(n, d, generator(seed, NAME, "probe", run), (n * d) ** -0.5).to(device)

@@ -18,8 +18,8 @@ class Plateau(NamedTuple):
 def plateau(tokens: int, vocabulary: int) -> Plateau:
     """Accuracy E[max_v c_v] / n and loss E[-sum_v (c_v/n) ln(c_v/n)], c the counts of n uniform tokens; exact.
 
-    Over the positions of one sequence the previous token takes the value v at c_v of n of them. Every bag is counted once,
-    with its multinomial probability n! / prod c_v! / V^n.
+    Over the positions of one sequence the previous token takes the value v at c_v of n of them. Every bag is counted
+    once, with its multinomial probability n! / prod c_v! / V^n.
     """
     accuracy = loss = 0.0
     for bag in combinations_with_replacement(range(vocabulary), tokens):

@@ -1,4 +1,4 @@
-"""How alike tokens become under X <- LN(alpha X + P X W_V), W_V with entries of variance 1/d. All derived here. No torch.
+"""How alike tokens become under X <- LN(alpha X + P X W_V), W_V with entries of variance 1/d (derived here). No torch.
 
 rho is the cosine of two tokens. On average over W_V the covariance C of the tokens becomes alpha^2 C + P C P^T. For
 C = (1 - rho) I + rho 11^T, rows of P that sum to 1, Y2 = mean_i sum_j P_ij^2 and O = mean_{i != i'} sum_j P_ij P_i'j,
@@ -20,8 +20,9 @@ def cosine_by_layer(
 
         1 - rho' = (1 - rho) (Y2 - O + alpha^2) / (rho + (1 - rho) Y2 + alpha^2).
 
-    It is the ratio of averages, not the average ratio, and takes P as independent of how single pairs of tokens deviate
-    from rho; both are right up to fluctuations of order 1/sqrt(d) while rho is small.
+    It is the ratio of averages, not the average ratio: in one network ln(rho / (1 - rho)) wanders from it by about
+    (2/alpha) sqrt(l/d) in l layers. And it takes P as independent of how single pairs of tokens deviate from rho, which
+    one-hot attention is not.
     """
     shares = [1 - np.asarray(start, dtype=float)]
     for together, apart in zip(np.moveaxis(participation, -1, 0), np.moveaxis(overlap, -1, 0), strict=True):
@@ -35,8 +36,8 @@ def rank_boundary(cosine: float, tokens: int, layers: int) -> float:
 
         alpha_c = [(1 + n rho_c / (1 - rho_c))^{1/L} - 1]^{-1/2}.
 
-    With Y2 = O = 1/n the ratio r = (1 + (n-1) rho) / (n (1 - rho)) grows by 1 + alpha^-2 a layer, from 1/n. Below alpha_c
-    tokens are more alike than rho_c.
+    With Y2 = O = 1/n the ratio r = (1 + (n-1) rho) / (n (1 - rho)) grows by 1 + alpha^-2 a layer, from 1/n. Below
+    alpha_c tokens are more alike than rho_c.
 
     Raises:
         ValueError: a cosine outside (0, 1).

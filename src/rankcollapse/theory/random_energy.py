@@ -1,7 +1,7 @@
 """Softmax of n independent Gaussian logits of standard deviation sigma = beta sqrt(ln n): a random-energy model.
 
-As n grows its partition function freezes at beta_c = sqrt 2 (Derrida 1981): above, a few logits hold all the weight. Per
-row P_j = e^{z_j} / Z, Y2 = sum_j P_j^2 and H = -sum_j P_j ln P_j. Dimensionless, natural logarithms. No torch.
+As n grows its partition function freezes at beta_c = sqrt 2 (Derrida 1981): above, a few logits hold all the weight.
+Per row P_j = e^{z_j} / Z, Y2 = sum_j P_j^2 and H = -sum_j P_j ln P_j. Dimensionless, natural logarithms. No torch.
 """
 
 import math
@@ -28,8 +28,8 @@ class Row(NamedTuple):
 def limit(beta: float) -> Row:
     """n -> infinity: H / ln n = max(0, 1 - beta^2 / 2), Y2 = max(0, 1 - beta_c / beta).
 
-    Below beta_c the free energy is ln Z = (1 + beta^2 / 2) ln n, and H = ln Z - beta d ln Z / d beta. Above, the weights are
-    Poisson-Dirichlet with parameter m = beta_c / beta, for which E Y2 = 1 - m.
+    Below beta_c the free energy is ln Z = (1 + beta^2 / 2) ln n, and H = ln Z - beta d ln Z / d beta. Above it weights
+    are Poisson-Dirichlet with parameter m = beta_c / beta, for which E Y2 = 1 - m.
     """
     return Row(max(0.0, 1 - beta**2 / 2), max(0.0, 1 - CRITICAL / beta))
 
