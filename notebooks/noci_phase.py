@@ -55,7 +55,7 @@ CODES = np.array([*REGIONS, ""])
 COLOURS = ListedColormap(["#9ecae1", "#fdae6b", "#d4b9da", "#c7e9c0"])
 
 
-def heat(text, values, of, betas, label="", boundary=True, **style):
+def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
     """One observable over the grid of one measurement, with its theory lines; rows are not to scale."""
     axes, skips = panel(text, xlabel=r"$\beta$", ylabel=r"skip $\alpha$"), of["skips"]
     mesh = axes.pcolormesh(np.log10(betas), range(len(skips)), values, **style)
@@ -69,7 +69,10 @@ def heat(text, values, of, betas, label="", boundary=True, **style):
         axes.axvline(np.log10(random_energy.CRITICAL), **THEORY | {"color": "k", "zorder": 3})
     if label:
         page.record(label, values, alpha=skips, beta=betas, n=of["tokens"], L=of["layers"])
-        picture.colorbar(mesh, ax=axes, pad=0.02).ax.tick_params(labelsize=5.5)
+        bar = picture.colorbar(mesh, ax=axes, pad=0.02).ax
+        bar.tick_params(labelsize=5.5)
+        if mark is not None:
+            bar.axhline(mark, color="C1", linewidth=1)
     return axes
 
 
@@ -158,7 +161,8 @@ axes.plot([0, 1], [0, 1], **THEORY)
 axes.legend(loc="upper left", fontsize=4.8)
 
 # %% [markdown]
-# **Training.** Framed cells are trainable; a cross marks those that the diagram at these sizes foretold wrongly.
+# **Training.** Framed cells are trainable; a cross marks those that the diagram at these sizes foretold wrongly, the
+# line on the scale the accuracy of the best answer that knows the bag of tokens but no position.
 
 # %%
 betas_small, rows = training["beta"], small["skips"]
@@ -172,10 +176,11 @@ balanced = ~at_init.any(0)
 trained = (training["accuracy"] > limits["trained"]).all(3)  # [QK-norm, alpha, beta, checkpoint]
 region_map(f"regions, n = {small['tokens']}, L = {small['layers']}", at_init[:, 0], small, betas_small)
 first, last = small["checkpoints"][0], small["checkpoints"][-1]
+bag = plateau(small["tokens"], small["vocabulary"])
 agreement = {}
 for qk, checkpoint, name in ((0, 0, f"step {first}"), (1, 0, f"step {first}, QK-norm"), (0, -1, f"step {last}")):
     accuracy = training["accuracy"][qk, ..., checkpoint].mean(-1)
-    style = {"vmin": 0, "vmax": 1, "cmap": "Greys"}
+    style = {"vmin": 0, "vmax": 1, "cmap": "Greys", "mark": bag.accuracy}
     axes = heat(f"accuracy, {name}", accuracy, small, betas_small, f"accuracy, {name}", boundary=False, **style)
     good, foretold = trained[qk, ..., checkpoint], balanced[qk]
     for marked, marker, color in ((good, "s", "C2"), (good != foretold, "x", "C1")):
@@ -192,7 +197,6 @@ for qk, name in enumerate(("", ", QK-norm")):
 
 # %%
 axes = panel("loss", xlabel="step", ylabel="cross-entropy, nats", yscale="log")
-bag = plateau(small["tokens"], small["vocabulary"])
 steps = np.arange(last)
 for k, (skip, beta) in enumerate(((1, 0.1), (3, 0.56), (3, 10), (8, 10))):
     row, column = np.abs(np.array(rows) - skip).argmin(), np.abs(np.log(betas_small / beta)).argmin()
@@ -208,7 +212,28 @@ axes.legend(loc="lower left", fontsize=5)
 # %% [markdown]
 # ## What follows
 #
-# TODO
+# The skip sets the rank. Below $\alpha_c$ tokens become alike, above they do not, and $\beta$ up to 1 moves the
+# cosine by a few hundredths at most. A large $\beta$ lifts collapsed rows just below $\alpha_c$ out of the collapse;
+# without a skip it cures nothing: tokens merge all the same, and attention between equal tokens is uniform again,
+# however large $\beta$. Attention in the first layer is the random-energy model at this $n$, which is far from its
+# limit: no freezing at $\sqrt 2$, but a slow crossover, and one-hot rows throughout only at $\beta$ of hundreds. From
+# about $\sqrt 2$ on the gradient at the input explodes, to $10^{17}$ where attention is sharpest and the skip
+# moderate: entropy collapse does not make the gradient vanish, it is rank collapse that takes it from queries and
+# keys. The recursion gives the end of nearly all cells from the measured $Y_2$ and $O$; on the way it is off by up to
+# a half where $\beta$ is large and the skip weak, where tokens fall into groups of equal ones while the recursion has
+# one cosine for all pairs. Elsewhere the rest is the scatter of single networks, about $(2/\alpha)\sqrt{l/d}$ in the
+# logarithm of $\rho/(1-\rho)$.
+#
+# Most cells train as the diagram foretells. Rank-collapsed ones stay on the plateau of the bag of tokens: they know
+# which tokens there are, not where. Entropy-collapsed ones with a weak skip are worse than that. Where it fails, it
+# is a matter of time: by the last checkpoint every balanced cell has trained, and so have some just inside the rank
+# boundary and, with a strong skip, entropy-collapsed ones, at once at $\alpha = 8$. QK-norm with the factor after it
+# rescues nothing, since the logits start as they were; it slows the small $\beta$. With the factor in $W_Q$ it would
+# cancel it, and every column would be that of $\sigma = 1$: it then removes the right side of the diagram, and not
+# its bottom.
+#
+# So small variance of queries and keys is not what collapses the rank. Where it hurts above $\alpha_c$ it does so by
+# slow learning, the gradient of queries and keys being in proportion to it.
 
 # %%
 page.judge("S16", skips=large["skips"], beta=far[-1], first=sharp[:, -1, 0], last=sharp[:, -1, -1])
