@@ -37,10 +37,11 @@ results = "results"
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.patheffects import withStroke
 
 from rankcollapse.page import Page
 from rankcollapse.phases import REGIONS, confusion, regions, window
-from rankcollapse.plotting import THEORY, Panels, new_figure, note
+from rankcollapse.plotting import THEORY, Panels, new_figure
 from rankcollapse.theory import random_energy
 from rankcollapse.theory.bag_of_tokens import plateau
 from rankcollapse.theory.phase import cosine_by_layer, rank_boundary
@@ -51,7 +52,7 @@ large, small = diagram.provenance.settings, training.provenance.settings
 limits = page.catalogue.claims["S18"].limits
 picture = new_figure(8.9)
 panel = Panels(picture.subplots(5, 3))
-CODES = np.array([*REGIONS, ""])
+BOUNDARY = THEORY | {"color": "k", "zorder": 3, "path_effects": [withStroke(linewidth=1.8, foreground="w", alpha=0.7)]}
 COLOURS = ListedColormap(["#9ecae1", "#fdae6b", "#d4b9da", "#c7e9c0"])
 
 
@@ -65,8 +66,8 @@ def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
     axes.grid(False)
     if boundary:
         critical = np.interp(rank_boundary(limits["cosine"], of["tokens"], of["layers"]), skips, range(len(skips)))
-        axes.hlines(critical, np.log10(betas[0]), 0, **THEORY | {"color": "k", "zorder": 3})
-        axes.axvline(np.log10(random_energy.CRITICAL), **THEORY | {"color": "k", "zorder": 3})
+        axes.hlines(critical, np.log10(betas[0]), 0, **BOUNDARY)
+        axes.axvline(np.log10(random_energy.CRITICAL), **BOUNDARY)
     if label:
         page.record(label, values, alpha=skips, beta=betas, n=of["tokens"], L=of["layers"])
         bar = picture.colorbar(mesh, ax=axes, pad=0.02).ax
@@ -111,7 +112,7 @@ heat(r"$\log_{10}$ Q/V gradient", np.log10(ratio), large, betas, "log10 Q/V grad
 # **Attention by $\beta$**, in the first layer against independent logits, and in the last.
 
 # %%
-axes = panel("entropy, first layer", xlabel=r"$\beta$", xscale="log", ylim=(-0.03, 1.03))
+axes = panel("first layer", xlabel=r"$\beta$", xscale="log", ylim=(-0.03, 1.03))
 line, far = np.geomspace(betas[0], large["sharp_betas"][-1], 40), np.array(large["sharp_betas"])
 exact = np.array([random_energy.finite(beta, large["tokens"]) for beta in line])
 limit = np.array([random_energy.limit(beta) for beta in line])
@@ -122,11 +123,10 @@ for k, (x, values, label) in enumerate(
 ):
     axes.plot(x, values, "o", color=f"C{k}", label=label)
     axes.plot(line, exact[:, k], color=f"C{k}", linewidth=0.8)
-    axes.plot(line, limit[:, k], **THEORY)
+    axes.plot(line, limit[:, k], label=r"$n\to\infty$" if k else None, **THEORY)
     page.record(f"first layer, {label}", values, beta=x)
     page.record(f"independent logits, {label}", exact[:, k], beta=line, n=large["tokens"])
 axes.legend(loc="center right")
-note(axes, r"dashed: $n\to\infty$", "lower left")
 expected = np.array([random_energy.finite(beta, large["tokens"]) for beta in betas])
 off = np.abs(np.stack([first_entropy[: len(betas)], first_participation], -1) - expected).max()
 page.record("first layer, largest distance from independent logits", off)
@@ -213,14 +213,14 @@ axes.legend(loc="lower left", fontsize=5)
 # ## What follows
 #
 # The skip sets the rank. Below $\alpha_c$ tokens become alike, above they do not, and $\beta$ up to 1 moves the
-# cosine by a few hundredths at most. A large $\beta$ lifts collapsed rows just below $\alpha_c$ out of the collapse;
-# without a skip it cures nothing: tokens merge all the same, and attention between equal tokens is uniform again,
-# however large $\beta$. Attention in the first layer is the random-energy model at this $n$, which is far from its
-# limit: no freezing at $\sqrt 2$, but a slow crossover, and one-hot rows throughout only at $\beta$ of hundreds. From
+# cosine by less than a tenth. A large $\beta$ lifts collapsed rows just below $\alpha_c$ out of the collapse; without
+# a skip it cures nothing: tokens merge all the same, and attention between equal tokens is uniform again, however
+# large $\beta$. Attention in the first layer is the random-energy model at this $n$, which is far from its limit: no
+# freezing at $\sqrt 2$, but a slow crossover, and one-hot rows throughout only at $\beta$ of a hundred and more. From
 # about $\sqrt 2$ on the gradient at the input explodes, to $10^{17}$ where attention is sharpest and the skip
 # moderate: entropy collapse does not make the gradient vanish, it is rank collapse that takes it from queries and
 # keys. The recursion gives the end of nearly all cells from the measured $Y_2$ and $O$; on the way it is off by up to
-# a half where $\beta$ is large and the skip weak, where tokens fall into groups of equal ones while the recursion has
+# a half where $\beta$ is large and the skip weak, where tokens fall into groups of like ones while the recursion has
 # one cosine for all pairs. Elsewhere the rest is the scatter of single networks, about $(2/\alpha)\sqrt{l/d}$ in the
 # logarithm of $\rho/(1-\rho)$.
 #
