@@ -56,14 +56,26 @@ BOUNDARY = THEORY | {"color": "k", "zorder": 3, "path_effects": [withStroke(line
 COLOURS = ListedColormap(["#9ecae1", "#fdae6b", "#d4b9da", "#c7e9c0"])
 
 
+def over_runs(values):
+    """Mean over the runs, the last axis; -1 where one of them has overflowed."""
+    return np.where((values < 0).any(-1), -1.0, values.mean(-1))
+
+
+def marked(values):
+    """An overflow, -1, as infinity."""
+    return np.where(values < 0, np.inf, values)
+
+
 def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
-    """One observable over the grid of one measurement, with its theory lines; rows are not to scale."""
+    """One observable over the grid of one measurement, with its theory lines; rows are not to scale, infinity is written."""
     axes, skips = panel(text, xlabel=r"$\beta$", ylabel=r"skip $\alpha$"), of["skips"]
     mesh = axes.pcolormesh(np.log10(betas), range(len(skips)), values, **style)
     axes.set_yticks(range(len(skips)), [f"{skip:g}" for skip in skips], fontsize=5.5)
     decades = np.unique(np.round(of["beta_decades"] + [0]).astype(int))
     axes.set_xticks(decades, [f"{10.0**decade:g}" for decade in decades])
     axes.grid(False)
+    for row, column in np.argwhere(~np.isfinite(values)):
+        axes.text(np.log10(betas[column]), row, r"$\infty$", ha="center", va="center", fontsize=5)
     if boundary:
         critical = np.interp(rank_boundary(limits["cosine"], of["tokens"], of["layers"]), skips, range(len(skips)))
         axes.hlines(critical, np.log10(betas[0]), 0, **BOUNDARY)
@@ -94,18 +106,18 @@ def region_map(text, found, of, betas):
 
 # %%
 betas = diagram["beta"]
-observed = {name: diagram[name].mean(2) for name in ("query_value_ratio", "stable_rank")}
+observed = {"stable_rank": diagram["stable_rank"].mean(2), "query_value_ratio": over_runs(diagram["query_value_ratio"])}
 observed |= {name: diagram[name].mean((2, 3)) for name in ("entropy", "participation")}
-observed |= {"cosine": diagram["cosine"][..., -1].mean(2), "gradient": diagram["gradient"][..., 0].mean(2)}
+observed |= {"cosine": diagram["cosine"][..., -1].mean(2), "gradient": over_runs(diagram["gradient"][..., 0])}
 found = regions(observed["cosine"], observed["entropy"], observed["gradient"], limits)
 region_map(f"regions, n = {large['tokens']}, L = {large['layers']}", found, large, betas)
 heat("cosine of two tokens", observed["cosine"], large, betas, "cosine", vmin=0, vmax=1)
 heat(r"entropy $H/\ln n$", observed["entropy"], large, betas, "entropy", vmin=0, vmax=1)
 heat(r"participation $Y_2$", observed["participation"], large, betas, "participation", vmin=0, vmax=1)
 heat("stable rank", observed["stable_rank"], large, betas, "stable rank", norm=LogNorm(1))
-gradient = np.where(observed["gradient"] < 0, 1e300, observed["gradient"])
+gradient = marked(observed["gradient"])
 heat(r"$\log_{10}\,\|\partial L/\partial X_0\|$", np.log10(gradient), large, betas, "log10 gradient", vmin=0)
-ratio = np.maximum(observed["query_value_ratio"], 1e-16)  # below it is rounding
+ratio = np.maximum(marked(observed["query_value_ratio"]), 1e-16)  # below it is rounding
 heat(r"$\log_{10}$ Q/V gradient", np.log10(ratio), large, betas, "log10 Q/V gradient")
 
 # %% [markdown]
@@ -169,7 +181,7 @@ betas_small, rows = training["beta"], small["skips"]
 init = {
     "cosine": training["init/cosine"][..., -1].mean(-1),
     "entropy": training["init/entropy"].mean((-2, -1)),
-    "gradient": training["init/gradient"][..., 0].mean(-1),
+    "gradient": over_runs(training["init/gradient"][..., 0]),
 }  # [QK-norm, alpha, beta]
 at_init = regions(**init, limits=limits)
 balanced = ~at_init.any(0)
@@ -179,12 +191,12 @@ first, last = small["checkpoints"][0], small["checkpoints"][-1]
 bag = plateau(small["tokens"], small["vocabulary"])
 agreement = {}
 for qk, checkpoint, name in ((0, 0, f"step {first}"), (1, 0, f"step {first}, QK-norm"), (0, -1, f"step {last}")):
-    accuracy = training["accuracy"][qk, ..., checkpoint].mean(-1)
+    accuracy = marked(over_runs(training["accuracy"][qk, ..., checkpoint]))
     style = {"vmin": 0, "vmax": 1, "cmap": "Greys", "mark": bag.accuracy}
     axes = heat(f"accuracy, {name}", accuracy, small, betas_small, f"accuracy, {name}", boundary=False, **style)
     good, foretold = trained[qk, ..., checkpoint], balanced[qk]
-    for marked, marker, color in ((good, "s", "C2"), (good != foretold, "x", "C1")):
-        row, column = marked.nonzero()
+    for which, marker, color in ((good, "s", "C2"), (good != foretold, "x", "C1")):
+        row, column = which.nonzero()
         axes.plot(np.log10(betas_small[column]), row, marker, color=color, fillstyle="none", markersize=5.5, mew=0.9)
     agreement[name] = confusion(foretold, good)
     axes.set_xlabel(rf"$\beta$ (foretold rightly: {agreement[name].agreement:.0%})")
@@ -193,7 +205,7 @@ for qk, checkpoint, name in ((0, 0, f"step {first}"), (1, 0, f"step {first}, QK-
 for qk, name in enumerate(("", ", QK-norm")):
     for observable, values in init.items():
         page.record(f"trained sizes{name}: {observable}", values[qk], alpha=rows, beta=betas_small)
-    page.record(f"step of an overflow{name}", training["overflow_step"][qk, ..., 0], alpha=rows, beta=betas_small)
+    page.record(f"step of an overflow{name}", training["overflow_step"][qk].max(-1), alpha=rows, beta=betas_small)
 
 # %%
 axes = panel("loss", xlabel="step", ylabel="cross-entropy, nats", yscale="log")

@@ -33,10 +33,11 @@ def measure(settings: PhaseDiagram, *, device: torch.device, seed: int, track: T
     Raises FloatingPointError, naming the cell, when an observable other than a gradient is not finite.
     """
     betas = torch.logspace(*settings.beta_decades, settings.beta_points, dtype=torch.float64)
+    beyond_betas = torch.tensor(settings.sharp_betas, dtype=torch.float64)
+    points, far = (grid(settings.skips, columns) for columns in (betas, beyond_betas))
     found: dict[str, list[Tensor]] = {}
     for run in track(range(settings.runs), NAME, settings.runs):
         tokens, weights, probe = draw(settings, device, seed, run)
-        points, far = grid(settings.skips, betas), grid(settings.skips, torch.tensor(settings.sharp_betas))
         chunks = [
             signal(_repeat(tokens, part), weights, _cells(part, settings, device), probe, settings.ratio_layers)
             for part in points.split(CELLS_AT_ONCE)
@@ -50,7 +51,7 @@ def measure(settings: PhaseDiagram, *, device: torch.device, seed: int, track: T
             ]
         for name in ("entropy", "sharp"):
             found.setdefault(f"far/{name}", []).append(_table([chunk[name] for chunk in beyond], settings))
-    results = {name: torch.stack(runs, 2) for name, runs in found.items()}
+    results = {name: torch.stack(runs, 2).contiguous() for name, runs in found.items()}
     check_finite(NAME, results, settings.skips)
     return {"beta": betas} | results
 

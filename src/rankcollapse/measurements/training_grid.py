@@ -50,7 +50,7 @@ def measure(settings: TrainingGrid, *, device: torch.device, seed: int, track: T
         for name, values in results.items():
             found.setdefault(name, []).append(values.cpu())
     outer = (settings.runs, len(QK_NORM), len(settings.skips), len(betas))
-    tables = {name: torch.cat(parts).unflatten(0, outer).movedim(0, 3) for name, parts in found.items()}
+    tables = {name: torch.cat(parts).unflatten(0, outer).movedim(0, 3).contiguous() for name, parts in found.items()}
     check_finite(NAME, {name: table.movedim(0, 1) for name, table in tables.items()}, settings.skips)
     return {"beta": betas} | tables
 

@@ -10,8 +10,10 @@ Decades = tuple[float, float]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-def check_decades(decades: Decades) -> None:
-    """Refuse a range of powers of ten that does not rise or leaves (-4, 4)."""
+def check_grid(skips: tuple[float, ...], decades: Decades) -> None:
+    """Refuse rows that do not rise, and a range of powers of ten that does not rise or leaves (-4, 4)."""
+    if len(skips) < 2 or list(skips) != sorted(set(skips)):
+        raise ValueError(f"skips: {list(skips)}; two or more, rising")
     low, high = decades
     if not -4 <= low < high <= 4:
         raise ValueError(f"beta_decades: ({low:g}, {high:g}) must rise and stay within (-4, 4)")
@@ -33,9 +35,12 @@ class PhaseDiagram:
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_decades(self.beta_decades)
+        check_grid(self.skips, self.beta_decades)
         if self.ratio_layers > self.layers:
             raise ValueError(f"ratio_layers: {self.ratio_layers}; at most layers = {self.layers}")
+        beyond = [10 ** self.beta_decades[1], *self.sharp_betas]
+        if beyond != sorted(set(beyond)):
+            raise ValueError(f"sharp_betas: {list(self.sharp_betas)}; rising, and above 10^{self.beta_decades[1]:g}")
         return self
 
 
@@ -61,7 +66,7 @@ class TrainingGrid:
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_decades(self.beta_decades)
+        check_grid(self.skips, self.beta_decades)
         if self.ratio_layers > self.layers:
             raise ValueError(f"ratio_layers: {self.ratio_layers}; at most layers = {self.layers}")
         if list(self.checkpoints) != sorted(set(self.checkpoints)):

@@ -1,6 +1,7 @@
 """Softmax of n independent Gaussian logits of standard deviation sigma = beta sqrt(ln n): a random-energy model.
 
 As n grows its partition function freezes at beta_c = sqrt 2 (Derrida 1981): above, a few logits hold all the weight.
+Giorlandino & Goldt (2025, arXiv 2505.24333) describe attention at initialisation by it; the formulas are the model's.
 Per row P_j = e^{z_j} / Z, Y2 = sum_j P_j^2 and H = -sum_j P_j ln P_j. Dimensionless, natural logarithms. No torch.
 """
 
