@@ -67,7 +67,7 @@ def marked(values):
 
 
 def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
-    """One observable over the grid of one measurement, with its theory lines; rows are not to scale, infinity is written."""
+    """One observable over a grid, with its theory lines; rows are not to scale, an overflow is written as infinity."""
     axes, skips = panel(text, xlabel=r"$\beta$", ylabel=r"skip $\alpha$"), of["skips"]
     mesh = axes.pcolormesh(np.log10(betas), range(len(skips)), values, **style)
     axes.set_yticks(range(len(skips)), [f"{skip:g}" for skip in skips], fontsize=5.5)
