@@ -9,6 +9,8 @@ from pydantic import Field
 
 from rankcollapse.settings import dong, encoders, gap, noci, remedies, smoothing
 from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
+from rankcollapse.settings import dong, encoders, gap, phase
+from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
@@ -46,6 +48,8 @@ class Measurements:
     remedies_depth: remedies.RemediesDepth
     graph_smoothing: smoothing.GraphSmoothing
     vision_patches: smoothing.VisionPatches
+    phase_diagram: phase.PhaseDiagram
+    training_grid: phase.TrainingGrid
 
 
 @settings
