@@ -7,10 +7,8 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field
 
-from rankcollapse.settings import dong, encoders, gap, noci, remedies, smoothing
+from rankcollapse.settings import dong, encoders, gap, noci, phase, remedies, smoothing
 from rankcollapse.settings.types import PYDOC, Checkpoints, File, Prose, Size, settings
-from rankcollapse.settings import dong, encoders, gap, phase
-from rankcollapse.settings.types import File, Size, settings
 from rankcollapse.validation import ConfigError, validate
 
 
