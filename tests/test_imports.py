@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankcollapse.flow import MEASUREMENTS, PACKAGE
+from rankcollapse.flow import LONGEST_FIRST, MEASUREMENTS, PACKAGE, priority
 from rankcollapse.imports import package_imports
 
 LOADED = """
@@ -50,3 +50,9 @@ def test_imports_are_followed_through_other_modules_and_only_in_the_package(tmp_
     entry = tmp_path / "notebook.py"
     entry.write_text("import json\nfrom toy.a import b\n")
     assert package_imports(entry, package) == [package / f"{name}.py" for name in "abc"]
+
+
+def test_the_longest_measurements_start_first():
+    ranked = sorted(MEASUREMENTS, key=priority, reverse=True)
+    assert tuple(ranked[: len(LONGEST_FIRST)]) == LONGEST_FIRST
+    assert {priority(name) for name in ranked[len(LONGEST_FIRST) :]} == {0}

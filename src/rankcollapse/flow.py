@@ -19,6 +19,9 @@ PACKAGE = Path(__file__).parent
 PUBLISHED = Path("resources/published")
 MEASUREMENTS = tuple(get_type_hints(Measurements))
 
+# What takes longest (docs/performance.md), started first and in this order, so that no core waits for it at the end.
+LONGEST_FIRST = ("memorization_task", "hull_task", "roberta_rank", "training_grid", "san_depth", "encoder_depth")
+
 # Their content reaches a measurement as params or not at all, so a change of theirs alone measures nothing again.
 WITHOUT_NUMBERS = ("progress.py", "validation.py", "config.py")
 
@@ -71,6 +74,11 @@ def measurement_settings(config: Config, name: str) -> dict[str, Any]:
 def measurement_data(config: Config, name: str) -> list[str]:
     """Return the data files a measurement reads: those its settings name."""
     return input_files(getattr(config.measurements, name))
+
+
+def priority(name: str) -> int:
+    """Return the larger number the earlier a measurement is to start."""
+    return len(LONGEST_FIRST) - LONGEST_FIRST.index(name) if name in LONGEST_FIRST else 0
 
 
 def measurement_code(name: str) -> list[str]:

@@ -14,6 +14,7 @@ rule measure:
     conda:
         "../../environment.yml"
     threads: CONFIG.threads
+    priority: lambda wildcards: flow.priority(wildcards.measurement)
     params:
         results=lambda wildcards: CONFIG.results,
         seed=CONFIG.seed,
