@@ -30,7 +30,7 @@ results = "results"
 import numpy as np
 
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, new_figure, note, ours, title, whole_numbers
+from rankcollapse.plotting import LETTERS, new_figure, ours, title, whole_numbers
 
 page = Page(figure, results)
 measured = page["vision_patches"]
@@ -137,19 +137,20 @@ for panel, values in ((axes, depths), (swept, scales)):
     panel.minorticks_off()
 
 axes = bottom.add_subplot(rows[1, 8:])
-title(axes, next(letters), "trained")
 axes.set(xlabel="layer", ylim=(0, 1.03))
+whole_numbers(axes)
+trained_curve = np.array([])
 if settings["checkpoint"]:
+    title(axes, next(letters), "trained")
     values = measured["trained_cosine"]  # [run, picture, layer]
     ours(axes, np.arange(values.shape[-1]), values.mean(1), color="black", label=settings["checkpoint"].split("/")[-1])
-    whole_numbers(axes)
     axes.legend(loc="lower right")
     trained_curve = values.mean((0, 1))
     page.record("cosine, trained", values, run=runs, picture=PICTURES, layer=range(values.shape[-1]))
-else:
-    note(axes, "not run: no trained weights here\n(setting checkpoint of vision_patches)", "upper left")
-    axes.set(xticks=[], yticks=[])
-    trained_curve = np.array([])
+else:  # no trained weights are embedded; what stands here is the other measure of likeness
+    title(axes, next(letters), f"$\\|R\\|/\\|X\\|$, {sizes[-1]}, {inits[-1]}")
+    for block in range(len(blocks)):
+        ours(axes, layer, measured["relative"][-1, -1, block].mean(1))
 bottom.legend(*handles, loc="outside lower center", ncols=len(blocks))
 
 # %% [markdown]
@@ -164,8 +165,8 @@ bottom.legend(*handles, loc="outside lower center", ncols=len(blocks))
 #
 # What is small is relative to the pictures: scaled up by two, about what ImageNet's own normalisation does, pre-LN
 # patches end less alike, scaled down more so. A number for "deep vision transformers" therefore means little
-# without init and normalisation, and the claim is about trained networks besides, which need trained weights: name
-# some under `checkpoint`, and they are measured and judged with the rest.
+# without init and normalisation. The claim is about trained networks besides. None is embedded here, so that part is
+# not run: name one under `checkpoint`, and it is measured and judged with the rest.
 
 # %%
 names = [f"{size} {init} {block}" for size in sizes for init in inits for block in blocks]
