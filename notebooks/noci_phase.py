@@ -67,7 +67,7 @@ def marked(values):
 
 
 def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
-    """One observable over a grid, with its theory lines; rows are not to scale, an overflow is written as infinity."""
+    """One observable over a grid, with its theory lines; an overflow is infinity, empty in the table."""
     axes, skips = panel(text, xlabel=r"$\beta$", ylabel=r"skip $\alpha$"), of["skips"]
     mesh = axes.pcolormesh(np.log10(betas), range(len(skips)), values, **style)
     axes.set_yticks(range(len(skips)), [f"{skip:g}" for skip in skips], fontsize=5.5)
@@ -81,7 +81,8 @@ def heat(text, values, of, betas, label="", boundary=True, mark=None, **style):
         axes.hlines(critical, np.log10(betas[0]), 0, **BOUNDARY)
         axes.axvline(np.log10(random_energy.CRITICAL), **BOUNDARY)
     if label:
-        page.record(label, values, alpha=skips, beta=betas, n=of["tokens"], L=of["layers"])
+        known = np.where(np.isfinite(values), values, np.nan)
+        page.record(label, known, alpha=skips, beta=betas, n=of["tokens"], L=of["layers"])
         bar = picture.colorbar(mesh, ax=axes, pad=0.02).ax
         bar.tick_params(labelsize=5.5)
         if mark is not None:
@@ -260,5 +261,6 @@ page.judge(
     window=window(trained[0, ..., 0]),
     later_window=window(trained[0, ..., -1]),
     agreement=agreement[f"step {first}"].agreement,
+    overflowed=int((training["overflow_step"][0] >= 0).any(-1).sum()),
 )
 page.save(picture)

@@ -110,7 +110,8 @@ ratio = gradients[..., 0] - gradients[..., 1]
 page.record("log10 gradient of the first block over the last", ratio, network=names, run=runs)
 for row, name in enumerate(names):
     axes.plot(ratio[row], np.full(len(runs), row), "o", color=style(name)["color"], markersize=2.5, alpha=0.7)
-    beyond = ", ".join(f"{value:.0f}" for value in ratio[row] if abs(value) > 2)
+    far = [value for value in ratio[row] if not abs(value) <= 2]
+    beyond = ", ".join(f"{value:.0f}" if np.isfinite(value) else "overflow" for value in far)
     axes.text(-8.6, row, f"{name}  (and {beyond})" if beyond else name, fontsize=4.8, va="center")
 axes.axvline(0, color="0.6", linewidth=0.6)
 axes.set(xlim=(-8.8, 2.2), ylim=(len(names) - 0.5, -0.5), xticks=range(-2, 3), yticks=[])

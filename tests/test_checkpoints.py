@@ -92,7 +92,7 @@ def refused(name, tokens=20):
     return line(caught)
 
 
-@pytest.mark.parametrize("name", ["nobody/has-this", "no/such/folder", "two words"])
+@pytest.mark.parametrize("name", ["nobody/has-this", "no/such/folder", "two words", "long" * 80])
 def test_a_name_that_is_neither_a_folder_nor_reachable(name, monkeypatch):
     monkeypatch.setattr(OFFLINE, True)
     assert refused(name).startswith(

@@ -198,7 +198,18 @@ def test_s16(first, last, verdict, words):
 def ruling_18(**changed):
     yes = [True, True]
     parts = dict.fromkeys(("low", "high", "trained_low", "trained_high", "window", "later_window"), yes)
-    return s18(skips=[0, 3], trained_skips=[0, 2], agreement=0.75, **parts | changed, **LIMITS, trained=0.95)
+    return s18(
+        skips=[0, 3],
+        trained_skips=[0, 2],
+        agreement=0.75,
+        **{"overflowed": 0} | parts | changed,
+        **LIMITS,
+        trained=0.95,
+    )
+
+
+def test_s18_tells_of_cells_that_overflowed():
+    assert "2 trained cells overflowed" in ruling_18(overflowed=2).reason
 
 
 def test_s18():

@@ -55,6 +55,17 @@ def test_recorded_numbers_are_tidy(page, tmp_path):
     assert table.loc[table["series"] == "one", "value"].item() == 0.5
 
 
+def test_panels_that_nothing_was_drawn_into_are_left_out(page):
+    picture = drawn()
+    used, unused, written = picture.subplots(1, 3)
+    used.plot([0, 1], [0, 1])
+    written.text(0, 0, "words only")
+    page.judge("S06", **MEASURED)
+    page.save(picture)
+    assert picture.axes == [used, written]
+    assert unused.figure is None
+
+
 def test_labels_that_do_not_fit_are_refused(page):
     with pytest.raises(ValueError, match=r"series 'ours': shape \(2,\) does not fit the labels of layer"):
         page.record("ours", [1, 2], layer=[0, 1, 2])

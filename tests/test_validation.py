@@ -79,8 +79,15 @@ def test_the_full_training_tasks_are_what_was_released():
         ("measurements.markov_depth.width", -150, ["measurements.markov_depth.width = -150", "greater than 0"]),
         ("measurements.markov_depth.width", "150", ['measurements.markov_depth.width = "150"', "valid integer"]),
         ("measurements.markov_depth.width", 1.5, ["measurements.markov_depth.width = 1.5", "valid integer"]),
+        ("measurements.training_grid.rate", "2e-3", ['rate = "2e-3"', "a text in YAML", "2.0e-03"]),
+        ("results", "", ['results = ""', "empty"]),
+        ("results", "r{x}", ['results = "r{x}"', "pattern"]),
+        ("models", ["a/b", "a/b/"], ["a/b, a/b/", "an entry twice"]),
+        ("measurements.remedies_depth.remedies", ["none", "none + none"], ["'none + none'", "each sum once"]),
+        ("measurements.remedies_depth.remedies", ["pre-LN + post-LN"], ["'pre-LN + post-LN'", "one place of a norm"]),
+        ("measurements.skips_depth.width", 1, ["skips_depth.width = 1", "greater than or equal to 2"]),
         ("measurements.markov_depth.widht", 150, ["measurements.markov_depth.widht = 150", "unknown key"]),
-        ("measurements.gaussian_spectrum.ratios", [], ["measurements.gaussian_spectrum.ratios = []", "at least 1"]),
+        ("measurements.gaussian_spectrum.ratios", [], ["measurements.gaussian_spectrum.ratios = []", "1 or more"]),
         (
             "measurements.gaussian_spectrum.ratios",
             [float("nan")],
@@ -98,6 +105,10 @@ def test_bad_settings_name_key_value_and_what_is_allowed(key, value, words):
     assert line.startswith("config: ")
     for word in words:
         assert word in line
+
+
+def test_equal_momenta_are_no_axis_with_an_entry_twice():
+    assert check_config(changed("measurements.training_grid.momenta", [0.9, 0.9])).measurements
 
 
 def test_a_missing_key_is_named():
@@ -133,6 +144,12 @@ def test_results_must_be_a_folder_that_can_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"results = .*file/results.* is not a folder"):
         check_writable(tmp_path / "file" / "results")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that even root cannot write to")
+def test_results_must_be_writable():
+    with pytest.raises(ConfigError, match=r"results = '/proc/results': no permission to write"):
+        check_writable(Path("/proc/results"))
 
 
 # ---------------------------------------------------------------- the catalogue

@@ -184,6 +184,20 @@ def test_the_preprocessor_of_a_checkpoint_is_obeyed(saved):
     assert not hidden_patches(load_vision(str(saved)), pixels, CPU)[0].allclose(plain[0])
 
 
+@pytest.mark.parametrize("text", ["not json", '{"image_mean": 5}', '{"image_std": [1, 1, 0]}', "[]"])
+def test_a_preprocessor_that_cannot_be_obeyed_is_refused(saved, text):
+    (saved / "preprocessor_config.json").write_text(text)
+    with pytest.raises(CheckpointError, match="image_mean and image_std, three each"):
+        check_checkpoint(str(saved), None)
+
+
+def test_pictures_that_are_not_square_are_refused(saved):
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"image_size": [32, 48]}))
+    with pytest.raises(CheckpointError, match="allowed: squares of patches"):
+        check_checkpoint(str(saved), None)
+
+
 def test_a_checkpoint_is_measured(saved):
     settings = VisionPatches(**SIZES | {"checkpoint": str(saved)})
     found = measure(settings, device=CPU, seed=1)

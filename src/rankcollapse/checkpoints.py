@@ -79,8 +79,11 @@ def fetch(name: str, tokens: int | None) -> Path:
 
 def local_folder(name: str) -> Path | None:
     """Return the folder ``name``, or the hub's local copy of that model; None where there is neither."""
-    if Path(name).is_dir():
-        return Path(name)
+    try:
+        if Path(name).is_dir():
+            return Path(name)
+    except OSError:  # a name too long for a file system
+        return None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -107,6 +110,8 @@ def check_folder(name: str, folder: Path, tokens: int | None) -> None:
             reason = first_line(error)
             raise CheckpointError(f"model {name!r}: {path}: truncated or not a safetensors file ({reason})") from None
     if tokens is None:
+        picture_size(name, keys)
+        normalisation(name, folder)
         return
     try:
         most = positions(keys)
@@ -114,6 +119,33 @@ def check_folder(name: str, folder: Path, tokens: int | None) -> None:
         raise CheckpointError(f"model {name!r}: {folder}/config.json has no {error}") from None
     if most is not None and tokens > most:
         raise CheckpointError(f"model {name!r} has positions for {most} tokens, {tokens} asked for")
+
+
+def picture_size(name: str, keys: dict[str, Any]) -> int:
+    """Return the pixels of a side of the square pictures that a vision transformer reads, of 2 by 2 patches or more."""
+    size, patch = keys.get("image_size", 224), keys.get("patch_size", 16)
+    if not isinstance(size, int) or not isinstance(patch, int) or size < 2 * patch:
+        raise CheckpointError(f"model {name!r}: pictures of {size} in patches of {patch}; allowed: squares of patches")
+    return size
+
+
+def normalisation(name: str, folder: Path) -> tuple[list[float], list[float]]:
+    """Return mean and standard deviation by colour that pictures are normalised with; 1/2 where nothing is said.
+
+    Raises ``CheckpointError`` for a file ``preprocessor_config.json`` that cannot be read or says something else.
+    """
+    path = folder / "preprocessor_config.json"
+    if not path.is_file():
+        return [0.5] * 3, [0.5] * 3
+    try:
+        keys = json.loads(path.read_text(encoding="utf-8"))
+        mean, std = ([float(value) for value in keys.get(key, [0.5] * 3)] for key in ("image_mean", "image_std"))
+        usable = len(mean) == len(std) == 3 and min(std) > 0
+    except (OSError, ValueError, TypeError, AttributeError):
+        usable = False
+    if not usable:
+        raise CheckpointError(f"model {name!r}: {path}: cannot be read; allowed: image_mean and image_std, three each")
+    return mean, std
 
 
 def _configuration(name: str, folder: Path) -> dict[str, Any]:

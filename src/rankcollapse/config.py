@@ -55,7 +55,7 @@ class Config:
     """Everything a user may set; ``config/README.md`` explains each key."""
 
     label: str  # what the book calls these sizes
-    results: Annotated[str, Field(min_length=1)]  # the folder for everything that is made
+    results: Annotated[str, Field(min_length=1, pattern=r"^[^{}]*$")]  # the folder for everything that is made
     seed: Annotated[int, Field(ge=0)]
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")]
     threads: Size  # of one measurement; fixed, so that results do not depend on --cores
@@ -63,7 +63,7 @@ class Config:
     measurements: Measurements
 
 
-NOT_AXES = ("runs", "scale_decades", "residual_decades")  # lists that belong to another list, or are a range
+NOT_AXES = ("momenta", "runs", "scale_decades", "residual_decades")  # lists that belong to another list, or are a range
 RISING = ("tokens", "lengths", "ratios", "wide_tokens")  # axes along which something is expected to grow or shrink
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rankcollapse.architectures import check_architecture
+from rankcollapse.architectures import check_architecture, read_architecture
 from rankcollapse.checkpoints import MINILM_CONFIG, check_checkpoint
 from rankcollapse.config import Measurements, input_files
 from rankcollapse.prose import check_prose
@@ -30,6 +30,7 @@ def check_inputs(measurements: Measurements) -> None:
         check(settings)
 
 
+KIND_NETWORKS = ("pre-LN", "none", "pre-LN + no skip", "pre-LN + no skip + attention alone")
 NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("san_depth", lambda s: "mean" in s.inputs, "inputs: allowed: mean, with others or alone"),
     ("attention_step", lambda s: 0 in s.mean_sizes and max(s.mean_sizes) > 0, "mean_sizes: allowed: 0 and another"),
@@ -60,6 +61,12 @@ NEEDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda s: {"none", "pre-LN", "DeepNorm", "1/sqrt(2L)"} <= {*s.remedies},
         "remedies: allowed: none, pre-LN, DeepNorm, 1/sqrt(2L), with others or alone",
     ),
+    (
+        "remedies_depth",
+        lambda s: set(KIND_NETWORKS) <= {*s.kind_networks},
+        f"kind_networks: allowed: {', '.join(KIND_NETWORKS)}, with others or alone",
+    ),
+    ("skips_depth", lambda s: "pre" in s.placements, "placements: allowed: pre, with others or alone"),
     ("vision_patches", lambda s: "pre-LN" in s.blocks, "blocks: allowed: pre-LN, with others or alone"),
     ("vision_patches", lambda s: len(s.widths) <= 2, "widths: allowed: at most 2, the figure's columns"),
 )
@@ -80,6 +87,9 @@ def _trained_encoders(settings: TrainedEncoders) -> None:
 
 def _path_lengths(settings: PathLengths) -> None:
     check_architecture(settings.models, settings.architecture, tokens=settings.tokens)
+    kind = read_architecture(settings.models, settings.architecture)["model_type"]
+    if kind != "bert":
+        raise ConfigError(f"config: measurements.path_lengths.architecture: a {kind}; allowed: a bert")
     passages(settings.text, settings.texts, settings.tokens, "bert")
 
 

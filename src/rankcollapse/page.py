@@ -100,6 +100,9 @@ class Page:
         missing = set(self.entry.claims) - set(self.verdicts)
         if missing:
             raise ValueError(f"{self.figure} must judge {sorted(missing)}")
+        for axes in [*picture.axes]:  # places of a grid that a smaller choice of settings does not fill
+            if not axes.has_data() and axes.axison and not (axes.get_title("left") or axes.texts):
+                axes.remove()
         for suffix in PICTURES:
             path = self.places.picture(self.figure, suffix)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Where the outputs of a run lie: fixed places below one results folder."""
 
-import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,5 +79,9 @@ def check_writable(folder: Path) -> None:
     existing = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
     if not existing.is_dir():
         raise ConfigError(f"config: results = {str(folder)!r}: {existing} is not a folder; allowed: a writable folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError(f"config: results = {str(folder)!r}: no permission to write; allowed: a writable folder")
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError:
+        reason = f"results = {str(folder)!r}: no permission to write"
+        raise ConfigError(f"config: {reason}; allowed: a writable folder") from None

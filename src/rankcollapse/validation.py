@@ -52,6 +52,14 @@ def _innermost(items: list[ErrorDetails]) -> list[ErrorDetails]:
     return [item for item in items if item["loc"] not in outer]
 
 
+def _is_number(value: Any) -> bool:
+    """Tell whether a text is a number that YAML did not read as one, such as 1e-3, which wants 1.0e-3 there."""
+    try:
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
+        return False
+
+
 def _line(item: ErrorDetails, where: str) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "the whole file"
     value = json.dumps(item["input"], default=str)
@@ -61,6 +69,12 @@ def _line(item: ErrorDetails, where: str) -> str:
             return f"{where}: {key} = {value}: unknown key; allowed: the keys in the file as it was shipped"
         case "missing":
             return f"{where}: {key}: missing; allowed: a value as in the file as it was shipped"
+        case "too_short":
+            return f"{where}: {key} = {value}: too few entries; allowed: {item['ctx']['min_length']} or more"
+        case "string_too_short":
+            return f"{where}: {key} = {value}: empty; allowed: a text"
+        case "float_type" if _is_number(item["input"]):
+            return f"{where}: {key} = {value}: a text in YAML; allowed: a number, such as {float(item['input']):.1e}"
         case "value_error":
             return f"{where}: {key}: {item['ctx']['error']}"
         case _:

@@ -30,6 +30,7 @@ def s18(
     window: Sequence[bool],
     later_window: Sequence[bool],
     agreement: float,
+    overflowed: int,
     cosine: float,
     entropy: float,
     gradient: float,
@@ -51,6 +52,8 @@ def s18(
     ]
     parts.append(f"a window of beta trains (accuracy above {trained:g}) at {sum(window)} of {len(trained_skips)}")
     parts.append(f"balanced cells (gradient up to {gradient:g}) and trainable ones agree in {agreement:.2f} of all")
+    if overflowed:
+        parts.append(f"{overflowed} trained cells overflowed and count as not trained")
     later = _common(trained_skips, trained_low, trained_high, later_window)
     parts.append(f"at the last checkpoint all three are so with a skip of {', '.join(later) or 'no strength'}")
     found = "; ".join(parts)

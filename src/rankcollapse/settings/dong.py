@@ -14,6 +14,7 @@ from rankcollapse.settings.types import (
     Prose,
     Size,
     Sizes,
+    Width,
     settings,
 )
 
@@ -110,7 +111,7 @@ class HullTask(PathTask):
 class MemorizationTask(PathTask):
     """Learning random labels of the words of texts by heart."""
 
-    symbols: Annotated[int, Field(ge=2)]  # different words
+    symbols: Annotated[int, Field(ge=2, le=2**24)]  # different words, as many as torch can draw from
     exponent: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # a, word s has probability ~ s^-a
 
     @model_validator(mode="after")
@@ -175,7 +176,7 @@ class SkipsDepth:
     """Attention with skips, and whole transformer blocks, at initialisation to great depth; the hull after an MLP."""
 
     tokens: Annotated[int, Field(ge=2)]  # n, tokens
-    width: Size  # d, channels
+    width: Width  # d, channels
     heads: Size  # H; must divide width
     mlp_ratio: Size  # hidden channels of an MLP, in widths
     layers: Annotated[int, Field(ge=4)]  # L
@@ -202,7 +203,7 @@ class PathLengths:
     """Paths through attention with skips by length, attention frozen or recomputed (Dong et al. 2021, section 3)."""
 
     tokens: Annotated[int, Field(ge=3)]  # n, of the random inputs and of a text, [CLS] and [SEP] included
-    width: Size  # d, of attention + skip with drawn weights
+    width: Width  # d, of attention + skip with drawn weights
     heads: Size  # H; must divide width
     layers: Annotated[int, Field(ge=3)]  # L, of attention + skip and of the random encoder
     inits: WeightInits  # weight inits of attention + skip
@@ -228,7 +229,7 @@ class PathLengths:
 class ResidualBounds:
     """Bounds on the residual, from above without a skip and from below with one (Dong et al. 2021)."""
 
-    shapes: Annotated[tuple[tuple[Size, Size, Size], ...], Field(min_length=1)]  # (tokens n, width d, heads H)
+    shapes: Annotated[tuple[tuple[Size, Width, Size], ...], Field(min_length=1)]  # (tokens n, width d, heads H)
     inits: WeightInits  # weight inits
     inputs: Annotated[tuple[Literal["mean", "iid"], ...], Field(min_length=1)]  # kinds of input tokens
     runs: Size  # draws of weights and tokens

@@ -4,9 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from rankcollapse.settings.types import NotNegatives, Positive, Positives, Size, Sizes, settings
+from rankcollapse.settings.types import NotNegatives, Positive, Size, Sizes, Width, settings
 
 Decades = tuple[float, float]
+SharpBetas = Annotated[tuple[Annotated[float, Field(gt=0, le=1e4)], ...], Field(min_length=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -24,13 +25,13 @@ class PhaseDiagram:
     """Attention with skip and post-LayerNorm at initialisation over skip strengths and inverse temperatures."""
 
     tokens: Annotated[int, Field(ge=2)]  # n, tokens
-    width: Size  # d, channels
+    width: Width  # d, channels
     layers: Size  # L
     runs: Annotated[int, Field(ge=2)]  # draws of tokens and weights
     skips: NotNegatives  # alpha, rows of the diagram
     beta_decades: Decades  # log10 of the smallest and largest beta, columns of the diagram
     beta_points: Annotated[int, Field(ge=2)]  # betas between them, equally spaced in the logarithm
-    sharp_betas: Positives  # betas beyond, where attention alone is followed, forwards only
+    sharp_betas: SharpBetas  # betas beyond, where attention alone is followed, forwards only
     ratio_layers: Size  # last layers whose query and value gradients are compared
 
     @model_validator(mode="after")
@@ -50,7 +51,7 @@ class TrainingGrid:
 
     tokens: Annotated[int, Field(ge=2)]  # n, tokens of a sequence
     vocabulary: Annotated[int, Field(ge=2)]  # V, different tokens
-    width: Size  # d, channels
+    width: Width  # d, channels
     layers: Size  # L
     skips: NotNegatives  # alpha, rows of the grid
     beta_decades: Decades  # log10 of the smallest and largest beta, columns of the grid

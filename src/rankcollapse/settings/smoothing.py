@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rankcollapse.settings.types import Positive, Positives, Size, Sizes, settings
+from rankcollapse.settings.types import Depths, Positive, Positives, Size, Sizes, Width, settings
 
 GraphName = Literal["karate club", "Erdos-Renyi", "Les Miserables", "grid", "block model"]
 GraphModel = Literal["gcn", "gcn_symmetric", "gat", "transformer"]
@@ -16,20 +16,20 @@ class GraphSmoothing:
     """Graph networks and dense attention by depth on five graphs, with one remedy at a time (over-smoothing)."""
 
     graphs: Annotated[tuple[GraphName, ...], Field(min_length=1)]  # the graphs
-    random_nodes: Annotated[int, Field(ge=4)]  # nodes of the Erdos-Renyi graph
+    random_nodes: Annotated[int, Field(ge=4, le=5000)]  # nodes of the Erdos-Renyi graph
     edge_probability: Probability  # of each of its pairs
-    grid_side: Annotated[int, Field(ge=3)]  # the grid has its square of nodes
+    grid_side: Annotated[int, Field(ge=3, le=70)]  # the grid has its square of nodes
     blocks: Annotated[int, Field(ge=2)]  # blocks of the stochastic block model
     block_nodes: Annotated[int, Field(ge=3)]  # nodes of each
     inside: Probability  # probability of an edge within a block
     between: Probability  # and between two
-    width: Size  # d, channels
+    width: Width  # d, channels
     layers: Annotated[int, Field(ge=4)]  # L
     runs: Size  # draws of features and weights
     gains: Positives  # factors of the attention logits, for attention without remedies; 1 must be one
     encodings: Annotated[int, Field(ge=1, le=8)]  # Laplacian eigenvectors added to the features
     distance_slope: Positive  # logit lost per edge of distance
-    scaled_depths: Sizes  # depths of networks with skip whose branches are divided by the root of the depth
+    scaled_depths: Depths  # depths of networks with skip whose branches are divided by the root of the depth
     shown_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]  # drawn on the first graph
 
     @model_validator(mode="after")
@@ -57,7 +57,7 @@ class VisionPatches:
     """Vision transformers by depth on real pictures: how alike their patches become (over-smoothing)."""
 
     widths: Sizes  # d of each size of ViT; 192 is ViT-Ti, 384 ViT-S
-    head_width: Size  # channels of a head; must divide every width
+    head_width: Width  # channels of a head; must divide every width
     mlp_ratio: Size  # hidden channels of the MLP, in widths
     layers: Annotated[int, Field(ge=2)]  # L
     picture_size: Size  # pixels of a crop's side, after resizing

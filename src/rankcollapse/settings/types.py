@@ -1,12 +1,15 @@
 """The kinds of values that settings are made of."""
 
+import os
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 Size = Annotated[int, Field(gt=0)]
+Width = Annotated[int, Field(ge=2)]  # channels: of one channel LayerNorm makes 0, and there is no direction
 Sizes = Annotated[tuple[Size, ...], Field(min_length=1)]
+Depths = Annotated[tuple[Annotated[int, Field(gt=0, le=10_000)], ...], Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Positives = Annotated[tuple[Positive, ...], Field(min_length=1)]
 NotNegatives = Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
@@ -23,7 +26,7 @@ def _names(value: Any) -> Any:
     if not isinstance(value, list | tuple | None):
         raise ValueError(f"{value}; allowed: a name, names between commas, or a list of names")
     names = tuple(value or ())
-    if len(set(map(str, names))) < len(names):
+    if len({os.path.normpath(str(name)) for name in names}) < len(names):
         raise ValueError(f"{', '.join(map(str, names))}: an entry twice; allowed: each once")
     return names
 
