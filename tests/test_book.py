@@ -74,6 +74,19 @@ def test_norms_are_paired_bars(tmp_path):
     assert "parallel" not in (tmp_path / "x").read_text()
 
 
+def test_a_pdf_whose_tags_typst_cannot_close_is_made_without(tmp_path, monkeypatch):
+    tried = []
+
+    def refuse_tags(source, *, output, root, pdf_tags=True):
+        tried.append(pdf_tags)
+        if pdf_tags:
+            raise RuntimeError("internal error: tags weren't properly closed")
+
+    monkeypatch.setattr(book.typst, "compile", refuse_tags)
+    book._typeset(tmp_path / "a.typ", tmp_path / "a.pdf", tmp_path)
+    assert tried == [True, False]
+
+
 def test_every_symbol_pandoc_writes_is_one_typst_knows(tmp_path):
     symbols = (
         r"\otimes \oplus \ominus \odot \perp \top \infty \partial \sum \|x\| \le \propto \mapsto \mathbb E \mathbf 1"

@@ -177,6 +177,19 @@ def _pdf(source: str, output: Path, results: Path, label: str) -> None:
     )
     typ.write_text(RENAMED.sub(r"\1.o", typ.read_text(encoding="utf-8")), encoding="utf-8")
     try:
-        typst.compile(str(typ), output=str(output), root=str(results))
+        _typeset(typ, output, results)
     except RuntimeError as error:
         raise BookError(f"{output}: typst: {getattr(error, 'diagnostic', error)}") from None
+
+
+def _typeset(typ: Path, output: Path, results: Path) -> None:
+    """Make the PDF with tags for accessibility, or without where typst 0.15 cannot close them at a page break.
+
+    Whether it can depends on where the pages happen to break (typst issue 8776), not on the source.
+    """
+    try:
+        typst.compile(str(typ), output=str(output), root=str(results))
+    except RuntimeError as error:
+        if "internal error: tags" not in str(getattr(error, "diagnostic", error)):
+            raise
+        typst.compile(str(typ), output=str(output), root=str(results), pdf_tags=False)
