@@ -3,8 +3,10 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import jinja2
@@ -19,6 +21,7 @@ from rankcollapse.store import Provenance, read_provenance
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Verdict
 
 FOLLOWS = "## What follows"
+REASON = 240  # characters of a reason in the table of all claims; the figure's page has all of it
 RENAMED = re.compile(r"\b(times|plus|minus|dot)\.circle\b")  # pandoc's names for symbols that typst calls x.o
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -105,6 +108,7 @@ def _render(**context: Any) -> str:
     environment.filters |= {
         "number": _number,
         "cell": _cell,
+        "short": partial(shorten, width=REASON, placeholder=" …"),
         "badge": _badge,
         "measured": _measured,
         "json": json.dumps,
