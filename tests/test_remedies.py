@@ -17,7 +17,8 @@ from rankcollapse.remedied_blocks import Networks, Weights, block, logits, norma
 from rankcollapse.remedy import Remedy, deepnorm_scales, remedy
 from rankcollapse.residual import mean_cosine
 from rankcollapse.settings.remedies import RemediesDepth
-from rankcollapse.theory.remedies import relu_correlation, similarity
+from rankcollapse.theory.noci import kappa
+from rankcollapse.theory.remedies import similarity
 
 CPU = torch.device("cpu")
 SMALL = RemediesDepth(
@@ -183,17 +184,17 @@ def test_kinds_of_attention_by_hand():
 
 
 def test_the_kernel_by_hand():
-    assert relu_correlation(0) == pytest.approx(1 / np.pi, abs=1e-15)
-    assert relu_correlation(1) == 1
-    assert relu_correlation(-1) == pytest.approx(0, abs=1e-15)
+    assert kappa(0) == pytest.approx(1 / np.pi, abs=1e-15)
+    assert kappa(1) == 1
+    assert kappa(-1) == pytest.approx(0, abs=1e-15)
     small = 1e-4  # the next order is e^{5/2} = 1e-10
-    assert 1 - relu_correlation(1 - small) == pytest.approx(small - 2**1.5 / (3 * np.pi) * small**1.5, abs=1e-9)
+    assert 1 - kappa(1 - small) == pytest.approx(small - 2**1.5 / (3 * np.pi) * small**1.5, abs=1e-9)
 
 
 def test_one_block_of_the_theory_by_hand():
     q, rho = similarity(Remedy(), 1, 4)  # m = 1/4; then q = 2 * 5/4, p = 1/4 + 5/4 kappa(1/5)
     assert q[1] == pytest.approx(2.5, abs=1e-15)
-    assert rho[1] == pytest.approx((0.25 + 1.25 * relu_correlation(0.2)) / 2.5, abs=1e-15)
+    assert rho[1] == pytest.approx((0.25 + 1.25 * kappa(0.2)) / 2.5, abs=1e-15)
     q, rho = similarity(Remedy(placement="post", mlp=False), 1, 4)
     assert (q[1], rho[1]) == pytest.approx((1, 0.2), abs=1e-15)
 

@@ -23,7 +23,8 @@ from rankcollapse.settings.noci import MlpKind
 def kappa(cosine: Float[ndarray, "*points"] | float) -> Float[ndarray, "*points"]:
     """E relu(u) relu(v) / E relu(u)^2 for normal u, v of equal variance and correlation rho (Cho & Saul 2009, n = 1).
 
-    kappa(rho) = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi: 1/pi at 0, 1 at 1.
+    kappa(rho) = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi: 1/pi at 0, 1 at 1, and
+    1 - kappa(1 - e) = e - (2 sqrt(2) / (3 pi)) e^{3/2} + O(e^{5/2}).
     """
     cosine = np.clip(cosine, -1, 1)
     return (np.sqrt(1 - cosine**2) + cosine * (np.pi - np.arccos(cosine))) / np.pi

@@ -1,6 +1,5 @@
 """How alike tokens become by depth under a remedy, in expectation over random weights (derived here)."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,15 +7,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from rankcollapse.remedy import Remedy
-
-
-def relu_correlation(rho: float) -> float:
-    """Return kappa(rho) = (sqrt(1 - rho²) + rho (pi - arccos rho)) / pi (Cho & Saul 2009, the arc-cosine kernel).
-
-    The correlation, about 0, of 2^{1/2} relu(u) and 2^{1/2} relu(v) for standard normal u, v of correlation rho.
-    1 - kappa(1 - e) = e - (2 sqrt(2) / (3 pi)) e^{3/2} + O(e^{5/2}).
-    """
-    return (math.sqrt(max(0.0, 1 - rho**2)) + rho * (math.pi - math.acos(min(1.0, max(-1.0, rho))))) / math.pi
+from rankcollapse.theory.noci import kappa
 
 
 def similarity(
@@ -55,4 +46,4 @@ def _attention(tokens: int) -> Callable[[float, float], tuple[float, float]]:
 
 
 def _mlp(q: float, p: float) -> tuple[float, float]:
-    return q, q * relu_correlation(p / q)
+    return q, q * float(kappa(p / q))
