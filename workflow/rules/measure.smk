@@ -11,10 +11,10 @@ rule measure:
         PLACES.benchmark("measure", "{measurement}")
     wildcard_constraints:
         measurement="|".join(flow.MEASUREMENTS),
+    priority: lambda wildcards: flow.priority(wildcards.measurement)
     conda:
         "../../environment.yml"
     threads: CONFIG.threads
-    priority: lambda wildcards: flow.priority(wildcards.measurement)
     params:
         results=lambda wildcards: CONFIG.results,
         seed=CONFIG.seed,
