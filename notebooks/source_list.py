@@ -34,7 +34,7 @@ from rankcollapse.plotting import new_figure, title
 
 page = Page(figure, results)
 table = published.read("exposition_sources")
-table["label"] = table["reference"] + ", " + table["field"]
+table["label"] = table["reference"] + " (" + table["field"] + ")"
 WRONG, RIGHT = "#b3452c", "#cfe3ee"
 
 picture = new_figure(5.4)

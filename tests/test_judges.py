@@ -51,7 +51,7 @@ CASES = [
     ("S07", {"inits": ["a", "b"], "first_layers": [3, -1], "first_layers_by_gain": []}, FALSE, "b -1"),
     ("S08", {"log10_residual_last": float("-inf"), "log10_effective_rank_excess_last": float("-inf")}, HOLDS, "zero"),
     ("S08", {"log10_residual_last": -3e5, "log10_effective_rank_excess_last": -3e5}, FALSE, "10^-300000"),
-    ("S11", RESIDUALS, CONDITION, "only with b;"),
+    ("S11", RESIDUALS, CONDITION, "only with b:"),
     ("S11", RESIDUALS | {"kept_share": [0.6, 0.9]}, HOLDS, "a 0.6 (0.97)"),
     ("S11", RESIDUALS | {"late_share": [0.97, 0.9]}, FALSE, "b 0.9 (0.9)"),
     ("S12", {"activations": ["relu"], "tail_order_low": 1.0, "tail_order_high": 1.05}, HOLDS, "relu"),

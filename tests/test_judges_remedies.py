@@ -18,7 +18,7 @@ from rankcollapse.verdicts import CONDITION, FALSE, HOLDS
 def test_s19(power, without, verdict):
     ruling = noci_remedies.s19(networks=["a", "b"], power=power, median=[0.5, 0.75], without=without, most=1.5)
     assert ruling.verdict == verdict
-    assert ("only with a;" in ruling.reason) == (verdict == CONDITION)
+    assert ("only with a:" in ruling.reason) == (verdict == CONDITION)
     assert "(0.75)" in ruling.reason
 
 

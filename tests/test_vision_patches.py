@@ -272,9 +272,9 @@ def test_settings_that_do_not_fit_are_refused(change, words):
 @pytest.mark.parametrize(
     ("end", "trained", "verdict", "words"),
     [
-        ([0.95, 0.99], [], HOLDS, "a 0.95, b 0.99: mean cosine"),
-        ([0.95, 0.5], [], CONDITION, "only with a 0.95; not with b 0.50"),
-        ([0.2, 0.5], [], FALSE, "not with a 0.20, b 0.50"),
+        ([0.95, 0.99], [], HOLDS, "a 0.95; b 0.99: mean cosine"),
+        ([0.95, 0.5], [], CONDITION, "only with a 0.95 - not with b 0.50"),
+        ([0.2, 0.5], [], FALSE, "not with a 0.20; b 0.50"),
         ([0.95, 0.99], [0.1, 0.95], HOLDS, "the trained checkpoint 0.95"),
         ([0.95, 0.99], [0.1, 0.5], CONDITION, "not with the trained checkpoint 0.50"),
         ([0.2, 0.5], [0.2, 0.95], CONDITION, "only with the trained checkpoint 0.95"),

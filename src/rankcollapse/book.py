@@ -21,6 +21,7 @@ from rankcollapse.store import Provenance, read_provenance
 from rankcollapse.verdicts import CONDITION, FALSE, HOLDS, NOT_RUN, Verdict
 
 FOLLOWS = "## What follows"
+PUBLISHED = "published sizes"  # the label of the run that the notebooks' text speaks of
 REASON = 240  # characters of a reason in the table of all claims; the figure's page has all of it
 RENAMED = re.compile(r"\b(times|plus|minus|dot)\.circle\b")  # pandoc's names for symbols that typst calls x.o
 TEMPLATES = Path(__file__).parent / "templates"
@@ -53,7 +54,14 @@ def bind(results: Path, *, label: str, log: Path, root: Path = Path()) -> None:
     verdicts = {name: _verdict(name, claim, catalogue, chapters) for name, claim in catalogue.claims.items()}
     agreement = [row for chapter in chapters for row in chapter.agreement]
     pd.DataFrame(agreement).to_csv(places.agreements(), index=False)
-    source = _render(chapters=chapters, claims=catalogue.claims, verdicts=verdicts, agreement=agreement)
+    source = _render(
+        chapters=chapters,
+        claims=catalogue.claims,
+        verdicts=verdicts,
+        agreement=agreement,
+        label=label,
+        published=PUBLISHED,
+    )
     places.book("").mkdir(parents=True, exist_ok=True)
     places.book("figure-book.md").write_text(source, encoding="utf-8")
     _html(source, places.book("index.html"), label)

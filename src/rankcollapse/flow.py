@@ -133,10 +133,13 @@ def report_failures(places: Places) -> None:
 
 
 def report(places: Places) -> None:
-    """Say where the book lies and how to see the verdicts."""
-    if places.book("index.html").is_file():
-        print(f"Book: {places.book('index.html')} and {places.book('figure-book.pdf')}")
-    print(f"Verdicts: python -m rankcollapse {places.results}")
+    """Say where the book lies, if it is of what was drawn last, and how to see the verdicts, if there are any."""
+    book = places.book("index.html")
+    drawn = max((path.stat().st_mtime for path in places.notebook("").parent.glob("*.ipynb")), default=0)
+    if book.is_file() and book.stat().st_mtime >= drawn:
+        print(f"Book: {book} and {places.book('figure-book.pdf')}")
+    if any(places.verdict("").parent.glob("*.json")):
+        print(f"Verdicts: python -m rankcollapse {places.results}")
 
 
 def _code(entry: Path) -> list[str]:

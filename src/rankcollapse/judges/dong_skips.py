@@ -16,13 +16,13 @@ def s11(
     """Skips preserve full rank at arbitrary depth."""
     shares = list(zip(configurations, kept_share, late_share, strict=True))
     keeping = [name for name, share, late in shares if share >= kept and late >= still]
-    found = "relative residual at the end over the start (over half the depth): " + ", ".join(
+    found = "relative residual at the end over the start (over half the depth): " + "; ".join(
         f"{name} {share:.2g} ({late:.2g})" for name, share, late in shares
     )
     if len(keeping) == len(shares):
         return Ruling(HOLDS, found)
     if keeping:
-        return Ruling(CONDITION, f"only with {', '.join(keeping)}; {found}")
+        return Ruling(CONDITION, f"only with {'; '.join(keeping)}: {found}")
     return Ruling(FALSE, found)
 
 

@@ -15,7 +15,7 @@ def s16(*, skips: Sequence[float], beta: float, first: Sequence[float], last: Se
     sharp = [f"{skip:g}" for skip, share in zip(skips, last, strict=True) if share >= most]
     if len(sharp) == len(skips):
         return Ruling(HOLDS, found)
-    where = f"while tokens differ, and so in the last layer only with a skip of {', '.join(sharp) or 'no strength'}"
+    where = f"while tokens differ, and so in the last layer {_with(sharp)}"
     return Ruling(CONDITION, f"{where}; {found}")
 
 
@@ -55,7 +55,7 @@ def s18(
     if overflowed:
         parts.append(f"{overflowed} trained cells overflowed and count as not trained")
     later = _common(trained_skips, trained_low, trained_high, later_window)
-    parts.append(f"at the last checkpoint all three are so with a skip of {', '.join(later) or 'no strength'}")
+    parts.append(f"at the last checkpoint all three are so {_with(later)}")
     found = "; ".join(parts)
     if all((*low, *high, *trained_low, *trained_high, *window)):
         return Ruling(HOLDS, found)
@@ -63,6 +63,10 @@ def s18(
     if common:
         return Ruling(CONDITION, f"only with a skip of {', '.join(common)}; {found}")
     return Ruling(FALSE, f"at no trained skip strength are all three so; {found}")
+
+
+def _with(skips: Sequence[str]) -> str:
+    return f"only with a skip of {', '.join(skips)}" if skips else "with no skip tried"
 
 
 def _common(skips: Sequence[float], *parts: Sequence[bool]) -> list[str]:

@@ -9,7 +9,7 @@ def s19(
     *, networks: Sequence[str], power: Sequence[float], median: Sequence[float], without: float, most: float
 ) -> Ruling:
     """A norm before the branches: no exponential growth; ``power``: largest of all runs, ``median``: of them."""
-    found = ", ".join(
+    found = "; ".join(
         f"{name} {value:.2f} ({middle:.2f})" for name, value, middle in zip(networks, power, median, strict=True)
     )
     found = (
@@ -20,7 +20,7 @@ def s19(
         return Ruling(FALSE, f"nothing to prevent: {found}")
     if len(slow) == len(networks):
         return Ruling(HOLDS, found)
-    return Ruling(CONDITION, f"only with {', '.join(slow)}; {found}") if slow else Ruling(FALSE, found)
+    return Ruling(CONDITION, f"only with {'; '.join(slow)}: {found}") if slow else Ruling(FALSE, found)
 
 
 def s20(

@@ -10,4 +10,4 @@ def s25(*, checked: int, wrong: Sequence[str], allowed: float) -> Ruling:
     found = f"{checked - len(wrong)} of {checked} entries are as stated"
     if len(wrong) <= allowed:
         return Ruling(HOLDS, found)
-    return Ruling(FALSE, f"{found}; not: {', '.join(wrong)}")
+    return Ruling(FALSE, f"{found}; not: {'; '.join(dict.fromkeys(wrong))}")

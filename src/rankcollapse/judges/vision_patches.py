@@ -32,9 +32,9 @@ def s22(
     if not others:
         return Ruling(HOLDS, f"{_told(becoming)}: {about}")
     if becoming:
-        return Ruling(CONDITION, f"only with {_told(becoming)}; not with {_told(others)}: {about}")
+        return Ruling(CONDITION, f"only with {_told(becoming)} - not with {_told(others)}: {about}")
     return Ruling(FALSE, f"not with {_told(others)}: {about}")
 
 
 def _told(cases: Sequence[tuple[str, float, float]]) -> str:
-    return ", ".join(f"{name} {last:.2f}" for name, _, last in cases)
+    return "; ".join(f"{name} {last:.2f}" for name, _, last in cases)
