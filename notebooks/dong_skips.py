@@ -135,7 +135,8 @@ axes.legend(loc="center right", title="dotted: no activation")
 # into it, non-linearity or not.
 
 # %%
-names = [f"{init} ({placement} LayerNorm)" for init in inits for placement in placements]
+WHERE = {"none": "no LayerNorm", "pre": "pre-LN", "post": "post-LN"}
+names = [f"{init} ({WHERE[placement]})" for init in inits for placement in placements]
 middle = settings["layers"] // 2
 share = (relative[..., -1] / relative[..., 0]).mean(-1).reshape(2, -1)
 late = (relative[..., -1] / relative[..., middle]).mean(-1).reshape(2, -1)

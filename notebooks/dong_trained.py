@@ -167,12 +167,12 @@ print("Python", tensors.provenance.versions["python"])
 # ## What follows
 #
 # Trained attention without its skip collapses doubly exponentially too, with MLP or without. The residual of the
-# trained MiniLM after six layers, relative to the tokens, is $10^{-57}$ without MLP (mean of the logarithm over texts;
-# single texts $10^{-19}$ to $10^{-104}$), $10^{-48}$ with an MLP that has no skip and $10^{-30}$ with the whole MLP:
-# the MLP, and its skip most of all, delays the collapse and does not change its kind. Passed through twice, the stack
-# ends at a local order between 2.9999 and 3.0002 in every text and in all three variants, as with random weights, where
-# it is 3.0000. So what a linear axis suggests, that MLPs make the decay singly exponential, is false of trained weights
-# as well.
+# trained MiniLM after six layers, relative to the tokens, is about $10^{-58}$ without MLP (mean of the logarithm over
+# texts; single texts $10^{-19}$ to $10^{-104}$), $10^{-47}$ with an MLP that has no skip and $10^{-30}$ with the whole
+# MLP (the help texts, and the last digits with them, change from one Python to the next): the MLP, and its skip most of
+# all, delays the collapse and does not change its kind. Passed through twice, the stack ends at a local order between
+# 2.9999 and 3.0002 in every text and in all three variants, as with random weights, where it is 3.0000. So what a
+# linear axis suggests, that MLPs make the decay singly exponential, is false of trained weights as well.
 #
 # Training shifts the onset. With random weights of the same architecture the residual is below the rounding of 64-bit
 # floats at layer 3; with the trained ones at layer 5 or 6, in every text, which is where the exposition puts it and
