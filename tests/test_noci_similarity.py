@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from rankcollapse.judges.noci_similarity import s15
 from rankcollapse.measurements import noci_similarity
-from rankcollapse.measurements.noci_similarity import Network, attention_entropy, measure, overlaps, step
+from rankcollapse.measurements.noci_similarity import Network, measure, step
+from rankcollapse.mixing import attention_entropy, overlaps
 from rankcollapse.randomness import generator
 from rankcollapse.settings.noci import NociSimilarity
 from rankcollapse.theory import noci as theory

@@ -1,11 +1,11 @@
 """A labelling task from its data to its tensors: train, evaluate the network, evaluate its paths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from rankcollapse.checkpoint import Checkpoint
 from rankcollapse.path_accuracy import PathResult, accuracy_without_skips, draw_paths, evaluate_paths
@@ -20,6 +20,17 @@ from rankcollapse.training import CLASSES, Regime, Training, accuracy
 def together(runs: Sequence[Labelled]) -> Labelled:
     """Stack the data of several runs."""
     return Labelled(*(torch.stack(part) for part in zip(*runs, strict=True)))
+
+
+def held_out(
+    draw: Callable[[int, Generator], Labelled], settings: PathTask, task: str, seed: int
+) -> tuple[Labelled, Labelled]:
+    """Return training and test data, each with an axis of runs in front; ``draw`` makes as many sets as it is told."""
+    train, test = (
+        together([draw(sets, generator(seed, task, part, run)) for run in range(settings.runs)])
+        for part, sets in (("train", settings.sets), ("test", settings.test_sets))
+    )
+    return train, test
 
 
 def measure_task(

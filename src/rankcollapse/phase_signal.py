@@ -1,6 +1,5 @@
 """What a network of ``skip_attention`` does to a signal at initialisation, forwards and backwards, cell by cell."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankcollapse.mixing import attention_entropy, overlaps
 from rankcollapse.residual import mean_cosine
 from rankcollapse.skip_attention import Cells, attend
 from rankcollapse.spectrum import stable_rank
@@ -26,19 +26,9 @@ class Attention(NamedTuple):
 
 
 def observe(attention: Float[Tensor, "cells batch tokens tokens"]) -> Attention:
-    """Return the entropy, participation, overlap and sharpness of attention matrices.
-
-    ``torch.special.entr`` gives 0 for an entry 0, where p ln p with p clamped away from 0 gives NaN in 32 bits.
-    """
-    count = attention.shape[-1]
-    squares = attention.square().sum((-2, -1))
-    together = attention.sum(-2).square().sum(-1)
-    found = (
-        torch.special.entr(attention).sum((-2, -1)) / (count * math.log(count)),
-        squares / count,
-        (together - squares) / (count * (count - 1)),
-        (attention.amax(-1) > SHARP).to(attention.dtype).mean(-1),
-    )
+    """Return the entropy, participation, overlap and sharpness of attention matrices."""
+    sharp = (attention.amax(-1) > SHARP).to(attention.dtype).mean(-1)
+    found = (attention_entropy(attention), *overlaps(attention).unbind(-1), sharp)
     return Attention(*(values.mean(1) for values in found))
 
 

@@ -29,6 +29,7 @@ from rankcollapse.contraction import (
     mixed,
     pair_tokens,
 )
+from rankcollapse.finite import finite
 from rankcollapse.geometry import hull_distances
 from rankcollapse.inits import WEIGHT_INITS
 from rankcollapse.markov import (
@@ -74,52 +75,8 @@ def measure(settings: AttentionStep, *, device: torch.device, seed: int, track: 
     - reference: mean (Y_l = R_l, M = Pi P), stationary (Y_l = X_l - 1 pi^T X_0, M = P - 1 pi^T)
     - bias: full, causal, alibi; norm: ``cubic/norm``; scale: ``uniform/scale``; layer: 0 ... ``settings.markov_layers``
 
-    S01, averages. Distances are over the diameter of the hull's vertices; sample = run and row.
-
-    - ``hull/distance`` [hull, shape, gain, sample]: upper bound on the distance of a row to the hull
-    - ``hull/separation`` [hull, shape, gain, sample]: lower bound, positive only where a hyperplane separates them
-    - ``spread/ratio`` [map, spread, shape, gain, run]: spread after over spread before; map = P, then P and W_V W_O
-    - ``spread/coordinate_ratio`` [shape, gain, run]: the same for the one coordinate whose range shrinks least under P
-    - ``spread/dobrushin`` [shape, gain, run]: tau(P), which bounds the diameter's ratio and every coordinate's
-    - ``spread/value_norm`` [shape, run]: ||W_V W_O||_2
-    - ``growth/ratio``, ``growth/bound`` [shape]: ||R'||_F / ||R||_F of ``growing_tokens`` under P alone, and its bound
-    - ``growth/tokens`` [3, 1], ``growth/attention`` [gain, 3, 3], ``growth/example_ratio`` [gain]: the same for three
-      tokens in one dimension, W_QK = gain
-
-    S02, fixed P. Logarithms of ||M^l Y_0|| / (|lambda_2|^l ||Y_0||), which constant 1 keeps at or below 0.
-
-    - ``fixed/log_ratio`` [kind, reference, run, layer]: from Gaussian X_0; ``fixed/log_worst``: from the worst X_0
-    - ``fixed/subdominant`` [kind, run]: |lambda_2|
-    - ``fixed/rate`` [kind, reference, run]: factor per layer, fitted to ln ||Y_l|| over the second half of the layers
-    - ``fixed/nilpotent`` [3, 3], ``fixed/nilpotent_norms`` [layer 0 ... 3]: a positive P with lambda_2 = 0, and ||R_l||
-    - ``fixed/path_log_ratio``, ``fixed/path_expected`` [layer 0 ... 20]: lazy path of three tokens, measured by its
-      stationary reference from (0, 1, 0), and ln sqrt(1 + l^2)
-
-    S03, shifts of the logits. Largest absolute differences of an entry.
-
-    - ``shift/difference`` [added, shape, gain, run]: softmax(M + added) to softmax(M); added = c 1^T (a constant per
-      row), 1 c^T (per column), c ~ N(0, 1)
-    - ``shift/formula`` [formula, shape, gain, mean, run]: P to softmax(E + 1 r^T), P to softmax(E)
-    - ``shift/largest_logit`` [shape, gain, mean, run]: the largest |logit| of P, the scale of its round-off
-    - ``shift/example`` [added, 2, 2]: softmax of c 1^T and of 1 c^T, c = (0, ln 3)
-
-    S04, the zero-logit limit.
-
-    - ``uniform/scale`` [scale]: s; ``uniform/deviation`` [shape, scale, run]: ||softmax(s M) - 11^T/n||_F, M ~ N(0, 1)
-    - ``uniform/leading`` [shape, run]: its limit over s, ||M - its row means||_F / n
-    - ``uniform/by_residual`` [mean, shape, init, norm, run]: root mean square over heads of ||P_h - 11^T/n||_F
-
-    S05, the cubic step.
-
-    - ``cubic/norm`` [norm]: ||R||_F
-    - ``cubic/next_norm`` [bias, mean, shape, init, norm, run]: ||R'||_F
-    - ``cubic/ratio`` [the same]: ||R'||_F / (sum_h ||W_QK,h||_2 ||W_VO,h||_2 ||R||_F^3 / sqrt(d_k)), never above 1/2
-      for bias = full
-    - ``cubic/leading_error`` [expansion, mean, shape, init, norm, run]: ||R' - leading||_F / ||leading||_F, the leading
-      order about p = softmax(r), about p = 1/n
-    - ``cubic/logit`` [norm]: u; ``cubic/pair``, ``cubic/extremes`` [shape, norm]: the ratio of ``pair_tokens`` and of
-      ``extreme_tokens``
-    - ``cubic/search`` [search_tokens, run]: the largest ratio met by gradient ascent over R, x and W_QK, d = 3
+    The keys are documented where they are made: S01 ``_hulls``, ``_spreads``, ``_growth``; S02 ``_fixed``; S03
+    ``_shifts``; S04 ``_zero_logits``, ``_cubic``; S05 ``_cubic``, ``_constructed``, ``_search``.
 
     Raises:
         FloatingPointError: a NaN or inf in a result; the message has its key and the index of the grid point. Residual
@@ -129,11 +86,7 @@ def measure(settings: AttentionStep, *, device: torch.device, seed: int, track: 
     found: dict[str, Tensor] = {}
     for part in (_hulls, _spreads, _growth, _fixed, _shifts, _zero_logits, _cubic, _constructed, _search):
         found |= part(inputs, track)
-    for name, values in found.items():
-        wrong = (~torch.isfinite(values)).nonzero()
-        if len(wrong):
-            raise FloatingPointError(f"{NAME}: {name} is not finite at grid point {tuple(wrong[0].tolist())}")
-    return {name: values.cpu().contiguous() for name, values in found.items()}
+    return finite(NAME, found)
 
 
 class _Inputs:
@@ -189,6 +142,12 @@ def _grid(
 
 
 def _hulls(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S01: distances of rows to hulls, over the diameter of the hull's vertices; sample = run and row.
+
+    - ``hull/distance`` [hull, shape, gain, sample]: upper bound on the distance of a row to the hull
+    - ``hull/separation`` [hull, shape, gain, sample]: lower bound, positive only where a hyperplane separates them
+    """
+
     def bounds(shape: tuple[int, int], gain: float) -> Tensor:
         x, attention, value = inputs.attention(shape, gain)
         mean = attention @ x
@@ -208,6 +167,13 @@ def _hull_case(points: Float[Tensor, "runs rows width"], vertices: Float[Tensor,
 
 
 def _spreads(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S01: spreads after one step over those before.
+
+    - ``spread/ratio`` [map, spread, shape, gain, run]: spread after over spread before; map = P, then P and W_V W_O
+    - ``spread/coordinate_ratio`` [shape, gain, run]: the same for the one coordinate whose range shrinks least under P
+    - ``spread/dobrushin`` [shape, gain, run]: tau(P), which bounds the diameter's ratio and every coordinate's
+    - ``spread/value_norm`` [shape, run]: ||W_V W_O||_2
+    """
     settings = inputs.settings
 
     def ratios(shape: tuple[int, int], gain: float) -> Tensor:
@@ -235,6 +201,13 @@ def _spreads(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
 
 
 def _growth(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S01: tokens whose residual grows under P alone.
+
+    - ``growth/ratio``, ``growth/bound`` [shape]: ||R'||_F / ||R||_F of ``growing_tokens`` under P alone, and its bound
+    - ``growth/tokens`` [3, 1], ``growth/attention`` [gain, 3, 3], ``growth/example_ratio`` [gain]: the same for three
+      tokens in one dimension, W_QK = gain
+    """
+
     def ratio(attention: Tensor, x: Tensor) -> Tensor:
         return frobenius(centred(attention @ x)) / frobenius(centred(x))
 
@@ -268,6 +241,15 @@ def _markov(inputs: _Inputs) -> dict[str, Tensor]:
 
 
 def _fixed(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S02, fixed P: logarithms of ||M^l Y_0|| / (|lambda_2|^l ||Y_0||), which constant 1 keeps at or below 0.
+
+    - ``fixed/log_ratio`` [kind, reference, run, layer]: from Gaussian X_0; ``fixed/log_worst``: from the worst X_0
+    - ``fixed/subdominant`` [kind, run]: |lambda_2|
+    - ``fixed/rate`` [kind, reference, run]: factor per layer, fitted to ln ||Y_l|| over the second half of the layers
+    - ``fixed/nilpotent`` [3, 3], ``fixed/nilpotent_norms`` [layer 0 ... 3]: a positive P with lambda_2 = 0, and ||R_l||
+    - ``fixed/path_log_ratio``, ``fixed/path_expected`` [layer 0 ... 20]: lazy path of three tokens, measured by its
+      stationary reference from (0, 1, 0), and ln sqrt(1 + l^2)
+    """
     layers, tokens = inputs.settings.markov_layers, inputs.settings.markov_tokens
     start = inputs.normal(inputs.settings.runs, tokens, tokens, key="fixed")
     columns: dict[str, list[Tensor]] = {"log_ratio": [], "log_worst": [], "subdominant": [], "rate": []}
@@ -319,6 +301,14 @@ def _fixed_examples() -> dict[str, Tensor]:
 
 
 def _shifts(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S03, shifts of the logits: largest absolute differences of an entry.
+
+    - ``shift/difference`` [added, shape, gain, run]: softmax(M + added) to softmax(M); added = c 1^T (a constant per
+      row), 1 c^T (per column), c ~ N(0, 1)
+    - ``shift/formula`` [formula, shape, gain, mean, run]: P to softmax(E + 1 r^T), P to softmax(E)
+    - ``shift/largest_logit`` [shape, gain, mean, run]: the largest |logit| of P, the scale of its round-off
+    - ``shift/example`` [added, 2, 2]: softmax of c 1^T and of 1 c^T, c = (0, ln 3)
+    """
     settings = inputs.settings
 
     def largest(difference: Tensor) -> Tensor:
@@ -359,6 +349,11 @@ def _powers_of_ten(decades: tuple[float, float], points: int, device: torch.devi
 
 
 def _zero_logits(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S04, the zero-logit limit.
+
+    - ``uniform/scale`` [scale]: s; ``uniform/deviation`` [shape, scale, run]: ||softmax(s M) - 11^T/n||_F, M ~ N(0, 1)
+    - ``uniform/leading`` [shape, run]: its limit over s, ||M - its row means||_F / n
+    """
     settings = inputs.settings
     scale = _powers_of_ten(settings.scale_decades, settings.scale_points, inputs.device)
     deviation, leading = [], []
@@ -375,6 +370,16 @@ def _zero_logits(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
 
 
 def _cubic(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S04 and S05, the cubic step by norm of the residual.
+
+    - ``uniform/by_residual`` [mean, shape, init, norm, run]: root mean square over heads of ||P_h - 11^T/n||_F
+    - ``cubic/norm`` [norm]: ||R||_F
+    - ``cubic/next_norm`` [bias, mean, shape, init, norm, run]: ||R'||_F
+    - ``cubic/ratio`` [the same]: ||R'||_F / (sum_h ||W_QK,h||_2 ||W_VO,h||_2 ||R||_F^3 / sqrt(d_k)), never above 1/2
+      for bias = full
+    - ``cubic/leading_error`` [expansion, mean, shape, init, norm, run]: ||R' - leading||_F / ||leading||_F, the leading
+      order about p = softmax(r), about p = 1/n
+    """
     settings = inputs.settings
     norms = _powers_of_ten(settings.residual_decades, settings.residual_points, inputs.device)
     columns, gains = [], []
@@ -420,6 +425,11 @@ def _summed(logits: HeadLogits) -> Tensor:
 
 
 def _constructed(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S05, tokens constructed to reach the bound.
+
+    - ``cubic/logit`` [norm]: u; ``cubic/pair``, ``cubic/extremes`` [shape, norm]: the ratio of ``pair_tokens`` and of
+      ``extreme_tokens``
+    """
     settings = inputs.settings
     logit = _powers_of_ten(settings.residual_decades, settings.residual_points, torch.device("cpu"))
     families = {"pair": (pair_tokens, identity_head(2)), "extremes": (extreme_tokens, identity_head(1))}
@@ -432,6 +442,10 @@ def _constructed(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
 
 
 def _search(inputs: _Inputs, track: Track) -> dict[str, Tensor]:
+    """S05, tokens found by ascent.
+
+    - ``cubic/search`` [search_tokens, run]: the largest ratio met by gradient ascent over R, x and W_QK, d = 3
+    """
     settings = inputs.settings
     found = [_ascend(inputs, n) for n in track(settings.search_tokens, "ascent", len(settings.search_tokens))]
     return {"cubic/search": torch.stack(found)}

@@ -14,6 +14,7 @@ import networkx  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
+from rankcollapse.finite import finite
 from rankcollapse.graphs import (
     adjacency,
     connected,
@@ -103,7 +104,7 @@ def measure(settings: GraphSmoothing, *, device: torch.device, seed: int, track:
         _fill(results, settings, case, place)
         if place == 0:
             results |= _picture(settings, graph, case)
-    return {name: _finite(name, tensor.cpu()) for name, tensor in results.items()}
+    return finite(NAME, results)
 
 
 def _graph(settings: GraphSmoothing, name: str, rng: torch.Generator) -> networkx.Graph:
@@ -208,9 +209,3 @@ def _picture(settings: GraphSmoothing, graph: networkx.Graph, case: Case) -> dic
             similarity[m, index] = (unit @ unit[0]).cpu()
     positions = torch.tensor([list(where[node]) for node in graph], dtype=torch.float64)
     return {"similarity": similarity, "positions": positions, "edges": edge_list(case.edges)}
-
-
-def _finite(name: str, tensor: Tensor) -> Tensor:
-    if not bool(tensor.isfinite().all()):
-        raise FloatingPointError(f"{NAME}: {name} is not finite at {(~tensor.isfinite()).nonzero()[0].tolist()}")
-    return tensor

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from rankcollapse.checkpoint import Checkpoint
-from rankcollapse.path_task import measure_task, together
+from rankcollapse.path_task import held_out, measure_task
 from rankcollapse.progress import Track, silent
-from rankcollapse.randomness import generator
 from rankcollapse.settings.dong import HullTask
 from rankcollapse.tasks import hull
 from rankcollapse.trainable import Architecture
@@ -27,10 +26,7 @@ def measure(
     Returns:
         What ``path_task.measure_task`` returns, on held-out sets.
     """
-    data = {}
-    for part, sets in (("train", settings.sets), ("test", settings.test_sets)):
-        numbers = [generator(seed, NAME, part, run) for run in range(settings.runs)]
-        data[part] = together([hull(sets, settings.tokens, random) for random in numbers])
+    train, test = held_out(lambda sets, random: hull(sets, settings.tokens, random), settings, NAME, seed)
     architecture = Architecture(
         width=settings.width,
         heads=settings.heads,
@@ -42,8 +38,8 @@ def measure(
     return measure_task(
         architecture,
         settings,
-        data["train"],
-        data["test"],
+        train,
+        test,
         task=NAME,
         device=device,
         seed=seed,

@@ -13,7 +13,8 @@ from torch.linalg import matrix_norm, vector_norm
 
 from rankcollapse.attention import softmax
 from rankcollapse.backward import Design, Problem, token_gradients, unpermuted, weight_gradients
-from rankcollapse.measurements.noci_similarity import attention_entropy
+from rankcollapse.finite import finite
+from rankcollapse.mixing import attention_entropy
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.residual import mean_cosine
@@ -47,11 +48,7 @@ def measure(settings: NociGradients, *, device: torch.device, seed: int, track: 
     """
     results = _by_depth(settings, device, seed, track) | _collapse(settings, device, seed, track)
     results |= _saturated(settings, device, seed, track)
-    for name, tensor in results.items():
-        if not bool(tensor.isfinite().all()):
-            index = (~tensor.isfinite()).nonzero()[0].tolist()
-            raise FloatingPointError(f"{NAME}: {name} is not finite at index {index}")
-    return {name: tensor.cpu() for name, tensor in results.items()}
+    return finite(NAME, results)
 
 
 def weight_norms(

@@ -1,6 +1,5 @@
 """How alike tokens become with depth in a residual stream: fixed and depth-scaled branches (Noci et al. 2022)."""
 
-import math
 from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
@@ -11,6 +10,8 @@ from torch import Tensor
 
 from rankcollapse.attention import scaled_logits, softmax
 from rankcollapse.blocks import layer_norm
+from rankcollapse.finite import finite
+from rankcollapse.mixing import attention_entropy, overlaps
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.residual import mean_cosine
@@ -48,11 +49,7 @@ def measure(settings: NociSimilarity, *, device: torch.device, seed: int, track:
     """
     limit = [_end(settings, depth, device, seed) for depth in track(settings.depths, f"{NAME}: depths")]
     results = _by_depth(settings, device, seed, track) | {"limit/cosine": torch.stack(limit)}
-    for name, tensor in results.items():
-        if not bool(tensor.isfinite().all()):
-            index = (~tensor.isfinite()).nonzero()[0].tolist()
-            raise FloatingPointError(f"{NAME}: {name} is not finite at index {index}")
-    return results
+    return finite(NAME, results)
 
 
 def branch_scales(settings: NociSimilarity, layers: int) -> Float[Tensor, "scale"]:
@@ -79,19 +76,6 @@ def step(
     if network.mlp != "none":
         tokens = _normed(tokens + a * _times(HIDDEN[network.mlp](_times(tokens, first)), second), network)
     return tokens, attention
-
-
-def attention_entropy(attention: Float[Tensor, "*batch tokens tokens"]) -> Float[Tensor, "*batch"]:
-    """Mean entropy of a row over ln n: 1 when uniform, 0 when one-hot."""
-    return torch.special.entr(attention).sum(-1).mean(-1) / math.log(attention.shape[-1])
-
-
-def overlaps(attention: Float[Tensor, "*batch tokens tokens"]) -> Float[Tensor, "*batch 2"]:
-    """Mean over i of sum_j P_ij^2, and mean over i != i' of sum_j P_ij P_i'j."""
-    count = attention.shape[-1]
-    own = attention.square().sum((-2, -1))
-    all_pairs = attention.sum(-2).square().sum(-1)
-    return torch.stack([own / count, (all_pairs - own) / (count * (count - 1))], -1)
 
 
 def _by_depth(settings: NociSimilarity, device: torch.device, seed: int, track: Track) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rankcollapse import checkpoints, encoders, pretrained
 from rankcollapse.architectures import check_architecture
+from rankcollapse.finite import finite
 from rankcollapse.inits import WEIGHT_INITS, shared_mean
 from rankcollapse.paths import (
     along_path,
@@ -93,7 +94,7 @@ def measure(settings: PathLengths, *, device: torch.device, seed: int, track: Tr
     for name, runs in networks.items():
         for key in runs[0]:
             found[f"{name}/{key}"] = torch.stack([run[key] for run in runs], 1 if key.startswith("chain") else 0)
-    return {name: _finite(name, tensor) for name, tensor in found.items()}
+    return finite(NAME, found)
 
 
 def _encoder_paths(
@@ -115,13 +116,6 @@ def _encoder_paths(
             found[f"product/{name}_float32"] = torch.stack(single)
         del encoder, network  # before the next one is drawn
     return runs, found | {f"product/{name}": torch.stack(products)}
-
-
-def _finite(name: str, tensor: Tensor) -> Tensor:
-    if not bool(tensor.isfinite().all()):
-        index = (~tensor.isfinite()).nonzero()[0].tolist()
-        raise FloatingPointError(f"{NAME}: {name} is not finite at index {index}")
-    return tensor.cpu().contiguous()
 
 
 def _paths(network: Network, settings: PathLengths, seed: int, *key: object) -> dict[str, Tensor]:

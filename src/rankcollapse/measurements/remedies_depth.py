@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from rankcollapse.attention import softmax
 from rankcollapse.attention_kinds import attention_kinds
 from rankcollapse.inits import iid, normal1d
+from rankcollapse.mixing import attention_entropy
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
 from rankcollapse.remedied_blocks import Networks, Weights, block, branch_input, logits
@@ -173,11 +174,10 @@ def _observe(tokens: Tensor) -> dict[str, Tensor]:
 @torch.no_grad()
 def _observe_attention(tokens: Tensor, weights: Weights, networks: Networks) -> dict[str, Tensor]:
     found = logits(branch_input(tokens, networks), weights.queries, weights.keys, networks)
-    entropy = torch.special.entr(softmax(found)).sum(-1).mean(-1)
     return {
         "log10_logit": found.square().mean((-2, -1)).log10() / 2,
         "log10_spread": found.var(-1).mean(-1).log10() / 2,
-        "entropy": entropy / torch.tensor(found.shape[-1], dtype=found.dtype).log(),
+        "entropy": attention_entropy(softmax(found)),
     }
 
 

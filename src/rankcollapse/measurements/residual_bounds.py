@@ -16,6 +16,7 @@ from rankcollapse.bounds import (
     log_frobenius_constants,
     log_trivial_factors,
 )
+from rankcollapse.finite import finite
 from rankcollapse.inits import INPUTS, WEIGHT_INITS
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
@@ -73,12 +74,7 @@ def measure(settings: ResidualBounds, *, device: torch.device, seed: int, track:
         whole = torch.stack(tensors, -2)  # [kind of bound or norm,] cell, layer
         results[name] = whole.unflatten(-2, grid)
     results |= _values(settings, seed, device) | _pair(settings)
-    for name, tensor in results.items():
-        if not bool(tensor.isfinite().all()):
-            raise FloatingPointError(
-                f"{NAME}: {name} is not finite at index {(~tensor.isfinite()).nonzero()[0].tolist()}"
-            )
-    return {name: tensor.cpu().contiguous() for name, tensor in results.items()}
+    return finite(NAME, results)
 
 
 def _layer(shape: tuple[int, int, int], init: str, seed: int, device: torch.device, *key: object) -> Attention:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankcollapse.finite import finite
 from rankcollapse.inits import INPUTS, WEIGHT_INITS, gaussian, orthogonal
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
@@ -69,11 +70,7 @@ def measure(settings: SanDepth, *, device: torch.device, seed: int, track: Track
     results: dict[str, Tensor] = {}
     for part in (_depth, _gain, _ladder, _contrast, _mlp, _skip):
         results |= part(settings, device, seed, track)
-    for name, tensor in results.items():
-        if not bool(tensor.isfinite().all()):
-            index = (~tensor.isfinite()).nonzero()[0].tolist()
-            raise FloatingPointError(f"{NAME}: {name} is not finite at index {index}")
-    return {name: tensor.cpu().contiguous() for name, tensor in results.items()}
+    return finite(NAME, results)
 
 
 @contextmanager

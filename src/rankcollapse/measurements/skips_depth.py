@@ -10,6 +10,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from rankcollapse.finite import finite
 from rankcollapse.geometry import hull_distances
 from rankcollapse.inits import WEIGHT_INITS, gaussian, shared_mean
 from rankcollapse.progress import Track, silent
@@ -40,11 +41,7 @@ def measure(settings: SkipsDepth, *, device: torch.device, seed: int, track: Tra
     Raises FloatingPointError, naming the grid point, when a value is not finite.
     """
     results = _depth(settings, device, seed, track) | _hull(settings, seed, track)
-    for name, tensor in results.items():
-        if not bool(tensor.isfinite().all()):
-            index = (~tensor.isfinite()).nonzero()[0].tolist()
-            raise FloatingPointError(f"{NAME}: {name} is not finite at index {index}")
-    return results
+    return finite(NAME, results)
 
 
 def _depth(settings: SkipsDepth, device: torch.device, seed: int, track: Track) -> dict[str, Tensor]:

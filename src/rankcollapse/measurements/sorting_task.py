@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from rankcollapse.checkpoint import Checkpoint
-from rankcollapse.path_task import measure_task, together
+from rankcollapse.path_task import held_out, measure_task
 from rankcollapse.progress import Track, silent
-from rankcollapse.randomness import generator
 from rankcollapse.settings.dong import SortingTask
 from rankcollapse.tasks import best_by, sorting
 from rankcollapse.trainable import Architecture
@@ -28,10 +27,8 @@ def measure(
         What ``path_task.measure_task`` returns, on held-out sequences, and
         by_position: ``[run]``: accuracy of the best answer that knows the position and not the sequence.
     """
-    data = {}
-    for part, sets in (("train", settings.sets), ("test", settings.test_sets)):
-        numbers = [generator(seed, NAME, part, run) for run in range(settings.runs)]
-        data[part] = together([sorting(sets, settings.tokens, settings.symbols, random) for random in numbers])
+    shape = (settings.tokens, settings.symbols)
+    train, test = held_out(lambda sets, random: sorting(sets, *shape, random), settings, NAME, seed)
     architecture = Architecture(
         width=settings.width,
         heads=settings.heads,
@@ -44,14 +41,14 @@ def measure(
     tensors = measure_task(
         architecture,
         settings,
-        data["train"],
-        data["test"],
+        train,
+        test,
         task=NAME,
         device=device,
         seed=seed,
         track=track,
         checkpoint=checkpoint,
     )
-    labels = data["test"].labels
+    labels = test.labels
     position = torch.arange(settings.tokens).expand_as(labels[0])
     return tensors | {"by_position": torch.tensor([best_by(position, one) for one in labels])}

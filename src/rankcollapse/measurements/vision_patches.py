@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rankcollapse.finite import finite
 from rankcollapse.pictures import PICTURES, crop, normalised, patches
 from rankcollapse.progress import Track, silent
 from rankcollapse.randomness import generator
@@ -65,7 +66,7 @@ def measure(settings: VisionPatches, *, device: torch.device, seed: int, track: 
         shown = [round(layer / settings.layers * (len(layers) - 1)) for layer in settings.shown_layers]
         marked = [_to_marked(layers[layer][: len(PICTURES)], settings) for layer in shown]
         results["trained_similarity"] = torch.stack(marked, 1)
-    return {name: _finite(name, tensor.cpu()) for name, tensor in results.items()}
+    return finite(NAME, results)
 
 
 def _random(
@@ -139,9 +140,3 @@ def _to_marked(tokens: Tensor, settings: VisionPatches) -> Tensor:
     side, own = settings.picture_size // settings.patch, math.isqrt(tokens.shape[-2])
     row, column = (place * own // side for place in divmod(settings.marked_patch, side))
     return torch.einsum("ptd,pd->pt", unit, unit[:, row * own + column])
-
-
-def _finite(name: str, tensor: Tensor) -> Tensor:
-    if not bool(tensor.isfinite().all()):
-        raise FloatingPointError(f"{NAME}: {name} is not finite at {(~tensor.isfinite()).nonzero()[0].tolist()}")
-    return tensor
