@@ -34,24 +34,16 @@ import numpy as np
 
 from rankcollapse.falling import compare_fall, compare_lead, compare_level
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, circle, new_figure, note, ours, title, whole_numbers
+from rankcollapse.plotting import THEORY, PlacedPanels, circle, new_figure, note, ours
 
 page = Page(figure, results)
 TASKS = {"sorting": 0.6, "hull": 0.65, "memorization": 0.8}  # what length-1 paths are stated to exceed
 tasks = {name: page[f"{name}_task"] for name in TASKS}
 spins = page["circle_task"]
-letters = iter(LETTERS)
 picture = new_figure(8.9)
+panel = PlacedPanels(picture)
 rows = picture.add_gridspec(5, 1, height_ratios=[1.25, 0.85, 0.85, 0.95, 0.95])
 by_task = [row.subgridspec(1, 3) for row in (rows[0], rows[1], rows[2])]
-
-
-def panel(place, text, **labels):
-    """The next panel with its letter, heading and axis labels."""
-    axes = picture.add_subplot(place)
-    title(axes, next(letters), text)
-    axes.set(**labels)
-    return axes
 
 
 def style(index, counts):
@@ -72,7 +64,6 @@ for column, (name, measured) in enumerate(tasks.items()):
     axes = panel(
         by_task[0][column], name, xlabel="path length", ylabel=None if column else "accuracy", ylim=(-0.02, 1.18)
     )
-    whole_numbers(axes)
     for color, rate in enumerate(rates):
         for index in range(len(counts)):
             label = f"{rate:g}" if index == len(counts) - 1 else None
@@ -103,7 +94,6 @@ for column, (name, measured) in enumerate(tasks.items()):
     by_run = np.maximum(measured["path_residual"].mean(-1), 1e-8)
     axes = panel(by_task[1][column], f"{name}: residual", xlabel="path length", yscale="log", ylim=(3e-9, 3))
     axes.set_ylabel(None if column else r"$\|R\|_F/\|X\|_F$")
-    whole_numbers(axes)
     for color in range(len(rates)):
         for index in range(len(counts)):
             ours(axes, lengths, by_run[color, :, index], color=f"C{color}", linestyle=style(index, counts))

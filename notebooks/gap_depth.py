@@ -31,7 +31,7 @@ results = "results"
 import numpy as np
 
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, circle, new_figure, title, whole_numbers
+from rankcollapse.plotting import PlacedPanels, circle, new_figure
 from rankcollapse.theory.mind_the_gap import mixing_ratio
 
 page = Page(figure, results)
@@ -47,20 +47,9 @@ MODULES = ("", " + LN", " + skip", " + skip + LN")
 NAMES = ("attention alone", "LN", "skip", "skip + LN")
 FLOOR = 1e-16  # below it sr - 1 is rounding here
 GAIN = {"unit": chosen, "xavier": chosen, "scaled": 1}  # g = d Var(W_V)
-letters = iter(LETTERS)
 picture = new_figure(9.2)
+panel = PlacedPanels(picture)
 rows = picture.add_gridspec(5, 1, height_ratios=[0.9, 1, 1, 1, 1])
-
-
-def panel(place, text, **labels):
-    """The next panel with its letter, heading and axis labels."""
-    axes = picture.add_subplot(place)
-    title(axes, next(letters), text)
-    axes.set(**labels)
-    if labels.get("xlabel") == "layer":
-        whole_numbers(axes)
-    return axes
-
 
 # %% [markdown]
 # **Spectra of attention alone.** All runs together; the unit circle is dashed.

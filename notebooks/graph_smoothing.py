@@ -34,7 +34,7 @@ import numpy as np
 
 from rankcollapse.crossing import layers_to_fall
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, new_figure, title, whole_numbers
+from rankcollapse.plotting import THEORY, PlacedPanels, new_figure, title
 
 page = Page(figure, results)
 measured = page["graph_smoothing"]
@@ -58,18 +58,8 @@ LAYERS = (1, 2, 5, 10, 20, 50)
 FLOOR = 1e-8  # what falls lower leaves the panel, not the precision
 smoothed = page.catalogue.claims["S23"].limits["smoothed"]
 picture = new_figure(8.8)
+panel = PlacedPanels(picture)
 rows = picture.add_gridspec(4, 1, height_ratios=[1, 1.55, 1.05, 1.15])
-letters = iter(LETTERS)
-
-
-def panel(place, text, **labels):
-    """The next panel with its letter, heading and axis labels."""
-    axes = picture.add_subplot(place)
-    title(axes, next(letters), text)
-    axes.set(**labels)
-    if labels.get("xlabel") == "layer":
-        whole_numbers(axes)
-    return axes
 
 
 def relative(values):
@@ -128,7 +118,7 @@ for row, network in enumerate((0, DENSE)):
         axes.set_axis_off()
         axes.text(0.5, -0.06, f"layer {depth}", transform=axes.transAxes, ha="center")
         if column == 0:
-            title(axes, next(letters), NETWORKS[network])
+            title(axes, next(panel.letters), NETWORKS[network])
         page.record("cosine to node 0", similarity, network=NETWORKS[network], layer=depth, node=range(len(x)))
 picture.colorbar(drawn, ax=picture.axes[-2 * len(shown) :], shrink=0.6, pad=0.01, label=f"cosine, {graphs[0]}")
 

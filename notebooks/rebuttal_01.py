@@ -29,10 +29,9 @@ import numpy as np
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from rankcollapse import published
-from rankcollapse.agreement import compare_realisation
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, broken_plane, new_figure, note, published_points, title
-from rankcollapse.text_panels import NAMES, STATISTICS, bulk_moduli, off_diagonal
+from rankcollapse.plotting import LETTERS, THEORY, new_figure, note, title
+from rankcollapse.text_panels import NAMES, STATISTICS, agreements, bulk_moduli, off_diagonal, spectrum
 
 page = Page(figure, results)
 roberta = page["roberta_attention"]
@@ -76,29 +75,16 @@ picture.colorbar(image, ax=picture.axes, shrink=0.9, pad=0.01)
 # published moduli with the whole pool, first on our text, then on the published repeats.
 
 # %%
-spectrum_panels, theirs = [], {}
+theirs = {T: published.eigenvalues("fig_I_d_eigenvalues", {"T": T}) for T in lengths if T in PUBLISHED_LENGTHS}
+spectrum_panels = []
 for column, length in enumerate(lengths):
-    drawn = eigenvalues("text", length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 1.8 * np.abs(drawn[1:]).max())
+    drawn, known = eigenvalues("text", length)[0], theirs.get(length)
+    bulk = spectrum(picture, spectra[column], page, drawn, known, source="text", reach=1.8)
     spectrum_panels.append(bulk)
-    for axes in (bulk, outlier):
-        axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label="ours, our text")
     title(bulk, next(letters), f"eigenvalues, T = {length}")
-    page.record_spectrum("ours, our text", drawn, run=0, T=length)
-    if length not in PUBLISHED_LENGTHS:
-        continue
-    theirs[length] = published.eigenvalues("fig_I_d_eigenvalues", {"T": length})
-    for axes in (bulk, outlier):
-        published_points(axes, theirs[length], "published")
-    page.record_spectrum("published", theirs[length], run=0, T=length)
-    agreements = [
-        page.agree(
-            f"T = {length}, {NAMES[source]}",
-            compare_realisation(np.abs(theirs[length]), np.abs(eigenvalues(source, length))),
-        )
-        for source in sources
-    ]
-    note(bulk, "\n".join(agreement.text for agreement in agreements))
+    if known is not None:
+        pools = {source: eigenvalues(source, length) for source in sources}
+        note(bulk, "\n".join(agreements(page, known, pools).values()))
 picture.legend(*spectrum_panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 # %%

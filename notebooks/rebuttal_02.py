@@ -28,10 +28,10 @@ import numpy as np
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from rankcollapse import published
-from rankcollapse.agreement import compare_realisation, z_score
+from rankcollapse.agreement import z_score
 from rankcollapse.page import Page
-from rankcollapse.plotting import LETTERS, THEORY, broken_plane, new_figure, note, published_points, title
-from rankcollapse.text_panels import NAMES, STATISTICS, bulk_moduli, off_diagonal
+from rankcollapse.plotting import LETTERS, THEORY, new_figure, note, title
+from rankcollapse.text_panels import NAMES, STATISTICS, agreements, bulk_moduli, off_diagonal, spectrum
 
 page = Page(figure, results)
 roberta = page["roberta_attention"]
@@ -72,30 +72,16 @@ spectra, middle, below = (rows[row].subgridspec(1, count) for row, count in enum
 # published moduli with the whole pool, on our text and on the published repeats.
 
 # %%
+theirs = {T: published.eigenvalues("fig_II_d_eigenvalues", {"T": T}) for T in lengths if T in PUBLISHED_LENGTHS}
 spectrum_panels = []
-theirs = {}
 for column, length in enumerate(lengths):
-    drawn = eigenvalues(fair, length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 2.1 * np.abs(drawn[1:]).max())
+    drawn, known = eigenvalues(fair, length)[0], theirs.get(length)
+    bulk = spectrum(picture, spectra[column], page, drawn, known, source=fair, reach=2.1)
     spectrum_panels.append(bulk)
-    for axes in (bulk, outlier):
-        axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label=f"ours, {NAMES[fair]}")
     title(bulk, next(letters), f"eigenvalues, T = {length}")
-    page.record_spectrum(f"ours, {NAMES[fair]}", drawn, run=0, T=length)
-    if length not in PUBLISHED_LENGTHS:
-        continue
-    theirs[length] = published.eigenvalues("fig_II_d_eigenvalues", {"T": length})
-    for axes in (bulk, outlier):
-        published_points(axes, theirs[length], "published")
-    page.record_spectrum("published", theirs[length], run=0, T=length)
-    agreements = {
-        source: page.agree(
-            f"T = {length}, {NAMES[source]}",
-            compare_realisation(np.abs(theirs[length]), np.abs(eigenvalues(source, length))),
-        )
-        for source in sources
-    }
-    note(bulk, "\n".join(f"{SHORT[source]} {agreement.text}" for source, agreement in agreements.items()))
+    if known is not None:
+        said = agreements(page, known, {source: eigenvalues(source, length) for source in sources})
+        note(bulk, "\n".join(f"{SHORT[source]} {text}" for source, text in said.items()))
 picture.legend(*spectrum_panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 # %% [markdown]

@@ -28,26 +28,24 @@ results = "results"
 import numpy as np
 
 from rankcollapse import published
-from rankcollapse.agreement import compare_realisation, compare_z
+from rankcollapse.agreement import compare_z
 from rankcollapse.page import Page
 from rankcollapse.plotting import (
     LETTERS,
     THEORY,
-    broken_plane,
     new_figure,
     note,
     ours,
     published_curve,
-    published_points,
     title,
 )
+from rankcollapse.text_panels import NAMES, agreements, spectrum
 from rankcollapse.theory.embeddings import shared_row_excess
 
 page = Page(figure, results)
 bert = page["tinybert_width"]
 settings = bert.provenance.settings
 sources, lengths, runs = settings["sources"], settings["lengths"], settings["runs"]
-NAMES = {"text": "our text", "published": "published repeats", "distinct": "all distinct"}
 SHORT = {"text": "text", "published": "repeats", "distinct": "distinct"}
 WIDTH = 312  # d of the architecture
 fair = sources.index("published")
@@ -72,30 +70,16 @@ spectra, below = rows[0].subgridspec(1, len(settings["spectrum_lengths"])), rows
 # distance of the published moduli from the whole pool, for each pattern of repeats.
 
 # %%
-theirs = {}
-for column, length in enumerate(settings["spectrum_lengths"]):
-    drawn = eigenvalues("published", length)[0]
-    bulk, outlier = broken_plane(picture, spectra[column], 2.5 * np.abs(drawn[1:]).max())
-    for axes in (bulk, outlier):
-        axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label="ours, published repeats")
-    page.record_spectrum("ours, published repeats", drawn, run=0, T=length)
-    if length not in spectra_there:
-        title(bulk, next(letters), f"eigenvalues, T = {length}")
-        continue
-    title(bulk, next(letters), f"γ = {spectra_there[length]:.1f}, T = {length}")
-    theirs[length] = published.eigenvalues("fig_III_a_eigenvalues", {"T": length})
-    for axes in (bulk, outlier):
-        published_points(axes, theirs[length], "published")
-    page.record_spectrum("published", theirs[length], run=0, T=length)
-    agreements = [
-        page.agree(
-            f"T = {length}, {NAMES[source]}",
-            compare_realisation(np.abs(theirs[length]), np.abs(eigenvalues(source, length))),
-        )
-        for source in sources
-    ]
-    lines = [f"{SHORT[source]} {agreement.text}" for source, agreement in zip(sources, agreements, strict=True)]
-    note(bulk, "\n".join(lines))
+spectrum_lengths = settings["spectrum_lengths"]
+theirs = {T: published.eigenvalues("fig_III_a_eigenvalues", {"T": T}) for T in spectrum_lengths if T in spectra_there}
+for column, length in enumerate(spectrum_lengths):
+    drawn, known = eigenvalues("published", length)[0], theirs.get(length)
+    bulk = spectrum(picture, spectra[column], page, drawn, known, source="published", reach=2.5)
+    what = "eigenvalues" if known is None else f"γ = {spectra_there[length]:.1f}"
+    title(bulk, next(letters), f"{what}, T = {length}")
+    if known is not None:
+        said = agreements(page, known, {source: eigenvalues(source, length) for source in sources})
+        note(bulk, "\n".join(f"{SHORT[source]} {text}" for source, text in said.items()))
 picture.legend(*picture.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 axes = picture.add_subplot(below[0])

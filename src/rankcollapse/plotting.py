@@ -49,11 +49,30 @@ class Panels:
     def __call__(self, text: str, **labels: Any) -> Axes:
         """Return the next panel; ``labels`` as for ``Axes.set``. Layers, depths and lengths get whole ticks."""
         axes, letter = next(self.left)
-        title(axes, letter, text)
-        axes.set(**labels)
-        if labels.get("xlabel") in ("layer", "depth", "path length k") and labels.get("xscale") != "log":
-            whole_numbers(axes)
+        _label(axes, letter, text, labels)
         return axes
+
+
+class PlacedPanels:
+    """Hands out the panels of a figure whose places are named one by one, otherwise as ``Panels``."""
+
+    def __init__(self, picture: Figure) -> None:
+        self.picture = picture
+        self.letters = iter(LETTERS)
+
+    def __call__(self, place: SubplotSpec, text: str, **labels: Any) -> Axes:
+        """Return the panel at a place of a grid of the figure, with its letter, heading and axis labels."""
+        axes = self.picture.add_subplot(place)
+        _label(axes, next(self.letters), text, labels)
+        return axes
+
+
+def _label(axes: Axes, letter: str, text: str, labels: dict[str, Any]) -> None:
+    """Head a panel and set its axes; layers, depths and lengths get whole ticks."""
+    title(axes, letter, text)
+    axes.set(**labels)
+    if labels.get("xlabel") in ("layer", "depth", "path length", "path length k") and labels.get("xscale") != "log":
+        whole_numbers(axes)
 
 
 def whole_numbers(axes: Axes) -> None:

@@ -1,4 +1,4 @@
-"""Two panels that rebuttal figures I and II share: moduli of the bulk, and how far the covariance is from diagonal."""
+"""What rebuttal figures I to III share: spectra, moduli of the bulk, and how far the covariance is from diagonal."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,13 +6,54 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Complex, Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.typing import LineStyleType
 
+from rankcollapse.agreement import compare_realisation
 from rankcollapse.page import Page
-from rankcollapse.plotting import PUBLISHED_CURVE
+from rankcollapse.plotting import PUBLISHED_CURVE, broken_plane, published_points
 
-NAMES = {"text": "our text", "published": "published repeats"}
+NAMES = {"text": "our text", "published": "published repeats", "distinct": "all distinct"}
 STATISTICS = ("mean", "std", "min", "q01", "median", "q99", "max")
+
+
+def spectrum(
+    picture: Figure,
+    place: SubplotSpec,
+    page: Page,
+    drawn: Complex[np.ndarray, " tokens"],
+    theirs: Complex[np.ndarray, " tokens"] | None,
+    *,
+    source: str,
+    reach: float,
+) -> Axes:
+    """Draw and record one run of ours and, where there is one, the published realisation; the outlier comes first.
+
+    The bulk's panel, which is returned, is ``reach`` times as wide as ours.
+    """
+    label, length = f"ours, {NAMES[source]}", len(drawn)
+    bulk, outlier = broken_plane(picture, place, reach * np.abs(drawn[1:]).max())
+    for axes in (bulk, outlier):
+        axes.scatter(drawn.real, drawn.imag, s=3, color="C0", linewidths=0, label=label)
+        if theirs is not None:
+            published_points(axes, theirs, "published")
+    page.record_spectrum(label, drawn, run=0, T=length)
+    if theirs is not None:
+        page.record_spectrum("published", theirs, run=0, T=length)
+    return bulk
+
+
+def agreements(
+    page: Page, theirs: Complex[np.ndarray, " tokens"], pools: Mapping[str, Complex[np.ndarray, "runs tokens"]]
+) -> dict[str, str]:
+    """Compare the published moduli with the pool of every source; return what a panel says of each."""
+    return {
+        source: page.agree(
+            f"T = {len(theirs)}, {NAMES[source]}", compare_realisation(np.abs(theirs), np.abs(pool))
+        ).text
+        for source, pool in pools.items()
+    }
 
 
 def bulk_moduli(
